@@ -1,1 +1,29 @@
-//! Placeholder.
+//! The `.dmexp` file and everything about a model that can be known without running it.
+//!
+//! Read by the runtime (`dmexp`), by the macro `include_model!` (`dmexp-macros`) and by the host tools (`dmexp-tools`), so that one
+//! set of checks serves the chip, the compiler and the desk. Without features this crate needs neither a heap nor `std`.
+//!
+//! - [`file`]: bytes to a checked view, [`file::ModelFile`]
+//! - [`arch`]: one module an architecture: its configuration, the checks on it, the tensors it wants
+//! - [`layout`]: how much memory a configuration needs, as `const fn`
+//! - `host` (feature `std`): the owned header, the writers, and `verify`
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
+#![deny(unsafe_code)]
+
+pub mod arch;
+mod bytes;
+pub mod crc32;
+mod dtype;
+mod error;
+pub mod file;
+#[cfg(feature = "std")]
+pub mod host;
+pub mod layout;
+mod tensor;
+
+pub use dtype::{DType, KvDType};
+pub use error::{ConfigKey, Error, Part, Rule, TokenizerKey};
+pub use tensor::{Dims, TensorView};
+
+/// The number of the canonical arithmetic (docs/format/arithmetic.md) that this version computes.
+pub const ARITHMETIC: u32 = 1;

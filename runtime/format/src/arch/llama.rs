@@ -1,0 +1,547 @@
+//! Llama-family decoders: the configuration, the checks on it, and the tensors in the order in which files list them.
+//!
+//! Tensor `n` of a Llama file is always the one that [`LlamaConfig::tensor`] describes, so a reader without a heap finds any tensor by arithmetic and `bind` compares names only once.
+
+use crate::bytes::u32_at;
+use crate::{ConfigKey, Dims, Error, Rule};
+use core::fmt;
+
+/// Bytes of the configuration record in a format-2 index.
+pub const CONFIG_RECORD_LEN: usize = 64;
+
+/// How the two halves of a rotated pair lie in a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum RopeLayout {
+    /// Pairs (2i, 2i+1): llama2.c, GGUF.
+    Interleaved = 0,
+    /// Pairs (i, i + `head_dim`/2): Hugging Face.
+    Half = 1,
+}
+
+impl RopeLayout {
+    /// The name in headers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interleaved => "interleaved",
+            Self::Half => "half",
+        }
+    }
+}
+
+/// All that decides what a Llama-family model computes, apart from its tensors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LlamaConfig {
+    /// Width of the residual stream.
+    pub dim: u32,
+    /// Width of the feed-forward layers.
+    pub hidden_dim: u32,
+    /// Number of layers.
+    pub n_layers: u32,
+    /// Query heads.
+    pub n_heads: u32,
+    /// Key/value heads; divides `n_heads`.
+    pub n_kv_heads: u32,
+    /// Width of a head; even.
+    pub head_dim: u32,
+    /// Number of tokens.
+    pub vocab_size: u32,
+    /// Positions the model was trained for: the most a context may have.
+    pub max_seq_len: u32,
+    /// Added under the root of every RMS norm.
+    pub norm_eps: f32,
+    /// How rotated pairs lie in a head.
+    pub rope_layout: RopeLayout,
+    /// Multiplies sine and cosine of the rotation (1 unless the scaling of long contexts says otherwise).
+    pub attention_factor: f32,
+    /// Whether the classifier is the embedding.
+    pub tied_embeddings: bool,
+    /// Whether q, k and v have a bias.
+    pub qkv_bias: bool,
+    /// Positions that attention looks back (the current one counted); 0 = all.
+    pub sliding_window: u32,
+}
+
+/// Which of the model's tensors, within its layer if it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TensorKind {
+    /// Token embeddings, [`vocab_size`, `dim`].
+    TokEmbeddings,
+    /// Gain of the norm before attention, [`dim`].
+    AttentionNorm,
+    /// Query projection, [`n_heads` * `head_dim`, `dim`].
+    Wq,
+    /// Key projection, [`n_kv_heads` * `head_dim`, `dim`].
+    Wk,
+    /// Value projection, [`n_kv_heads` * `head_dim`, `dim`].
+    Wv,
+    /// Query bias, [`n_heads` * `head_dim`].
+    Bq,
+    /// Key bias, [`n_kv_heads` * `head_dim`].
+    Bk,
+    /// Value bias, [`n_kv_heads` * `head_dim`].
+    Bv,
+    /// Output projection of attention, [`dim`, `n_heads` * `head_dim`].
+    Wo,
+    /// Gain of the norm before the feed-forward network, [`dim`].
+    FfnNorm,
+    /// Gate projection, [`hidden_dim`, `dim`].
+    W1,
+    /// Up projection, [`hidden_dim`, `dim`].
+    W3,
+    /// Down projection, [`dim`, `hidden_dim`].
+    W2,
+    /// Gain of the last norm, [`dim`].
+    Norm,
+    /// Classifier where it is not the embedding, [`vocab_size`, `dim`].
+    Output,
+    /// Rotation frequencies, [`head_dim` / 2], always f32 (format 2 alone; format 1 has them in its configuration).
+    RopeInvFreq,
+}
+
+/// A tensor that the configuration calls for: which one, and its dims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Which of the model's tensors.
+    pub kind: TensorKind,
+    /// Its layer; `None` outside the layers.
+    pub layer: Option<u32>,
+    /// Its dims.
+    pub dims: Dims,
+}
+
+const LAYER: [TensorKind; 9] = [
+    TensorKind::AttentionNorm,
+    TensorKind::Wq,
+    TensorKind::Wk,
+    TensorKind::Wv,
+    TensorKind::Wo,
+    TensorKind::FfnNorm,
+    TensorKind::W1,
+    TensorKind::W3,
+    TensorKind::W2,
+];
+const LAYER_WITH_BIAS: [TensorKind; 12] = [
+    TensorKind::AttentionNorm,
+    TensorKind::Wq,
+    TensorKind::Wk,
+    TensorKind::Wv,
+    TensorKind::Bq,
+    TensorKind::Bk,
+    TensorKind::Bv,
+    TensorKind::Wo,
+    TensorKind::FfnNorm,
+    TensorKind::W1,
+    TensorKind::W3,
+    TensorKind::W2,
+];
+
+impl LlamaConfig {
+    /// The largest value of any size in a configuration: far past every model, and small enough that products of two fit 64 bits.
+    pub const SIZE_LIMIT: u32 = 1 << 24;
+    /// The most layers.
+    pub const LAYER_LIMIT: u32 = 4096;
+
+    /// Checks every value by itself and against the others.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the first key that is wrong.
+    pub const fn validate(&self) -> Result<(), Error> {
+        let sizes = [
+            (ConfigKey::Dim, self.dim, Self::SIZE_LIMIT),
+            (ConfigKey::HiddenDim, self.hidden_dim, Self::SIZE_LIMIT),
+            (ConfigKey::NLayers, self.n_layers, Self::LAYER_LIMIT),
+            (ConfigKey::NHeads, self.n_heads, Self::SIZE_LIMIT),
+            (ConfigKey::NKvHeads, self.n_kv_heads, Self::SIZE_LIMIT),
+            (ConfigKey::HeadDim, self.head_dim, Self::SIZE_LIMIT),
+            (ConfigKey::VocabSize, self.vocab_size, Self::SIZE_LIMIT),
+            (ConfigKey::MaxSeqLen, self.max_seq_len, Self::SIZE_LIMIT),
+        ];
+        let mut rest: &[(ConfigKey, u32, u32)] = &sizes;
+        while let [(key, value, limit), tail @ ..] = rest {
+            if *value == 0 {
+                return Err(wrong(*key, Rule::NotZero, 0, 1));
+            }
+            if *value > *limit {
+                return Err(wrong(*key, Rule::TooLarge, *value as u64, *limit as u64));
+            }
+            rest = tail;
+        }
+        if self.n_kv_heads > self.n_heads {
+            return Err(wrong(ConfigKey::NKvHeads, Rule::TooLarge, self.n_kv_heads as u64, self.n_heads as u64));
+        }
+        if let Some(0) = self.n_heads.checked_rem(self.n_kv_heads) {
+        } else {
+            return Err(wrong(ConfigKey::NKvHeads, Rule::Divides, self.n_kv_heads as u64, self.n_heads as u64));
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            return Err(wrong(ConfigKey::HeadDim, Rule::Even, self.head_dim as u64, 2));
+        }
+        if self.q_dim() > Self::SIZE_LIMIT as u64 {
+            return Err(wrong(ConfigKey::NHeads, Rule::TooLarge, self.q_dim(), Self::SIZE_LIMIT as u64));
+        }
+        if !self.norm_eps.is_finite() {
+            return Err(wrong(ConfigKey::NormEps, Rule::Finite, self.norm_eps.to_bits() as u64, 0));
+        }
+        if self.norm_eps <= 0.0 {
+            return Err(wrong(ConfigKey::NormEps, Rule::Positive, self.norm_eps.to_bits() as u64, 0));
+        }
+        if !self.attention_factor.is_finite() {
+            return Err(wrong(ConfigKey::AttentionFactor, Rule::Finite, self.attention_factor.to_bits() as u64, 0));
+        }
+        if self.attention_factor <= 0.0 {
+            return Err(wrong(ConfigKey::AttentionFactor, Rule::Positive, self.attention_factor.to_bits() as u64, 0));
+        }
+        Ok(())
+    }
+
+    /// Width of all query heads together.
+    pub const fn q_dim(&self) -> u64 {
+        self.n_heads as u64 * self.head_dim as u64
+    }
+
+    /// Width of all key (or value) heads together.
+    pub const fn kv_dim(&self) -> u64 {
+        self.n_kv_heads as u64 * self.head_dim as u64
+    }
+
+    const fn kinds(&self) -> &'static [TensorKind] {
+        if self.qkv_bias { &LAYER_WITH_BIAS } else { &LAYER }
+    }
+
+    /// How many tensors hold weights: all but the rotation frequencies and the tokenizer's arrays.
+    pub const fn weight_tensors(&self) -> u32 {
+        let fixed = if self.tied_embeddings { 2 } else { 3 };
+        fixed + self.n_layers * self.kinds().len() as u32
+    }
+
+    /// The number of the tensor of this kind (in `layer`, which is ignored outside the layers) in the file's order, whether or not the
+    /// configuration has it.
+    pub const fn tensor_number(&self, kind: TensorKind, layer: u32) -> u32 {
+        let after_layers = 1 + self.n_layers.wrapping_mul(self.kinds().len() as u32);
+        match kind {
+            TensorKind::TokEmbeddings => 0,
+            TensorKind::Norm => after_layers,
+            TensorKind::Output => after_layers + 1,
+            TensorKind::RopeInvFreq => self.weight_tensors(),
+            _ => {
+                let mut place = 0;
+                let mut rest = self.kinds();
+                while let [first, tail @ ..] = rest {
+                    if *first as u8 == kind as u8 {
+                        break;
+                    }
+                    place += 1;
+                    rest = tail;
+                }
+                1u32.wrapping_add(layer.wrapping_mul(self.kinds().len() as u32)).wrapping_add(place)
+            }
+        }
+    }
+
+    /// The tensor that the configuration calls for at place `number`; past the weights come the rotation frequencies, then nothing.
+    pub const fn tensor(&self, number: u32) -> Option<TensorSpec> {
+        let kinds = self.kinds();
+        let after_layers = 1 + self.n_layers.wrapping_mul(kinds.len() as u32);
+        let (kind, layer) = if number == 0 {
+            (TensorKind::TokEmbeddings, None)
+        } else if number < after_layers {
+            let in_layers = number - 1;
+            let per_layer = kinds.len() as u32;
+            let (Some(layer), Some(place)) = (in_layers.checked_div(per_layer), in_layers.checked_rem(per_layer)) else {
+                return None;
+            };
+            match kinds.split_at_checked(place as usize) {
+                Some((_, [kind, ..])) => (*kind, Some(layer)),
+                _ => return None,
+            }
+        } else if number == after_layers {
+            (TensorKind::Norm, None)
+        } else if number == after_layers + 1 && !self.tied_embeddings {
+            (TensorKind::Output, None)
+        } else if number == self.weight_tensors() {
+            (TensorKind::RopeInvFreq, None)
+        } else {
+            return None;
+        };
+        Some(TensorSpec { kind, layer, dims: self.dims(kind) })
+    }
+
+    /// The dims of a kind of tensor.
+    pub const fn dims(&self, kind: TensorKind) -> Dims {
+        let q_dim = self.q_dim() as u32;
+        let kv_dim = self.kv_dim() as u32;
+        match kind {
+            TensorKind::TokEmbeddings | TensorKind::Output => Dims::matrix(self.vocab_size, self.dim),
+            TensorKind::AttentionNorm | TensorKind::FfnNorm | TensorKind::Norm => Dims::vector(self.dim),
+            TensorKind::Wq => Dims::matrix(q_dim, self.dim),
+            TensorKind::Wk | TensorKind::Wv => Dims::matrix(kv_dim, self.dim),
+            TensorKind::Bq => Dims::vector(q_dim),
+            TensorKind::Bk | TensorKind::Bv => Dims::vector(kv_dim),
+            TensorKind::Wo => Dims::matrix(self.dim, q_dim),
+            TensorKind::W1 | TensorKind::W3 => Dims::matrix(self.hidden_dim, self.dim),
+            TensorKind::W2 => Dims::matrix(self.dim, self.hidden_dim),
+            TensorKind::RopeInvFreq => Dims::vector(self.head_dim / 2),
+        }
+    }
+
+    /// How many numbers the weights are, rotation frequencies not counted.
+    pub const fn num_params(&self) -> u64 {
+        let mut total = 0u64;
+        let mut number = 0;
+        // Layers are all alike: counting one and multiplying keeps this quick in constants.
+        while number < 1 + self.kinds().len() as u32 {
+            if let Some(spec) = self.tensor(number) {
+                let times = if spec.layer.is_some() { self.n_layers as u64 } else { 1 };
+                total = total.saturating_add(spec.dims.count().saturating_mul(times));
+            }
+            number += 1;
+        }
+        total = total.saturating_add(self.dim as u64);
+        if !self.tied_embeddings {
+            total = total.saturating_add(self.vocab_size as u64 * self.dim as u64);
+        }
+        total
+    }
+
+    /// Reads the configuration record of a format-2 index, without validating it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a rope layout or flags that are not known, or reserved bytes that are not 0.
+    pub const fn from_record(record: &[u8; CONFIG_RECORD_LEN]) -> Result<Self, Error> {
+        let rope_layout = match u32_at(record, 36) {
+            0 => RopeLayout::Interleaved,
+            1 => RopeLayout::Half,
+            other => return Err(wrong(ConfigKey::RopeLayout, Rule::Unknown, other as u64, 1)),
+        };
+        let flags = u32_at(record, 40);
+        if flags > 3 {
+            return Err(wrong(ConfigKey::Other, Rule::Unknown, flags as u64, 3));
+        }
+        if u32_at(record, 52) != 0 || u32_at(record, 56) != 0 || u32_at(record, 60) != 0 {
+            return Err(wrong(ConfigKey::Other, Rule::Zero, u32_at(record, 52) as u64, 0));
+        }
+        Ok(Self {
+            dim: u32_at(record, 0),
+            hidden_dim: u32_at(record, 4),
+            n_layers: u32_at(record, 8),
+            n_heads: u32_at(record, 12),
+            n_kv_heads: u32_at(record, 16),
+            head_dim: u32_at(record, 20),
+            vocab_size: u32_at(record, 24),
+            max_seq_len: u32_at(record, 28),
+            norm_eps: f32::from_bits(u32_at(record, 32)),
+            rope_layout,
+            tied_embeddings: flags & 1 != 0,
+            qkv_bias: flags & 2 != 0,
+            sliding_window: u32_at(record, 44),
+            attention_factor: f32::from_bits(u32_at(record, 48)),
+        })
+    }
+
+    /// The configuration record of a format-2 index: the inverse of [`LlamaConfig::from_record`].
+    pub fn to_record(&self) -> [u8; CONFIG_RECORD_LEN] {
+        let words = [
+            self.dim,
+            self.hidden_dim,
+            self.n_layers,
+            self.n_heads,
+            self.n_kv_heads,
+            self.head_dim,
+            self.vocab_size,
+            self.max_seq_len,
+            self.norm_eps.to_bits(),
+            self.rope_layout as u32,
+            u32::from(self.tied_embeddings) | u32::from(self.qkv_bias) << 1,
+            self.sliding_window,
+            self.attention_factor.to_bits(),
+            0,
+            0,
+            0,
+        ];
+        let mut record = [0; CONFIG_RECORD_LEN];
+        for (bytes, word) in record.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        record
+    }
+}
+
+const fn wrong(key: ConfigKey, rule: Rule, found: u64, allowed: u64) -> Error {
+    Error::Config { key, rule, found, allowed }
+}
+
+impl TensorKind {
+    /// The name within its layer (or the whole name outside the layers).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TokEmbeddings => "tok_embeddings.weight",
+            Self::AttentionNorm => "attention_norm.weight",
+            Self::Wq => "attention.wq.weight",
+            Self::Wk => "attention.wk.weight",
+            Self::Wv => "attention.wv.weight",
+            Self::Bq => "attention.wq.bias",
+            Self::Bk => "attention.wk.bias",
+            Self::Bv => "attention.wv.bias",
+            Self::Wo => "attention.wo.weight",
+            Self::FfnNorm => "ffn_norm.weight",
+            Self::W1 => "feed_forward.w1.weight",
+            Self::W3 => "feed_forward.w3.weight",
+            Self::W2 => "feed_forward.w2.weight",
+            Self::Norm => "norm.weight",
+            Self::Output => "output.weight",
+            Self::RopeInvFreq => "rope.inv_freq",
+        }
+    }
+
+    /// Whether it is a matrix, which an export may narrow; vectors (gains, biases, frequencies) stay f32 in format 2.
+    pub const fn is_matrix(self) -> bool {
+        matches!(self, Self::TokEmbeddings | Self::Wq | Self::Wk | Self::Wv | Self::Wo | Self::W1 | Self::W3 | Self::W2 | Self::Output)
+    }
+}
+
+impl TensorSpec {
+    /// Whether `name` is this tensor's name.
+    pub fn is_named(&self, name: &[u8]) -> bool {
+        let Some(layer) = self.layer else {
+            return name == self.kind.name().as_bytes();
+        };
+        let Some(mut rest) = name.strip_prefix(b"layers.") else {
+            return false;
+        };
+        let mut number = 0u32;
+        let mut digits = 0u32;
+        while let [digit @ b'0'..=b'9', tail @ ..] = rest {
+            // A second digit after a leading zero is another name for the same layer: not this one.
+            if digits > 0 && number == 0 || digits > 9 {
+                return false;
+            }
+            number = number.wrapping_mul(10).wrapping_add(u32::from(*digit - b'0'));
+            digits += 1;
+            rest = tail;
+        }
+        digits > 0 && number == layer && rest.strip_prefix(b".") == Some(self.kind.name().as_bytes())
+    }
+}
+
+impl fmt::Display for TensorSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.layer {
+            Some(layer) => write!(f, "layers.{layer}.{}", self.kind.name()),
+            None => f.write_str(self.kind.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: LlamaConfig = LlamaConfig {
+        dim: 64,
+        hidden_dim: 172,
+        n_layers: 5,
+        n_heads: 8,
+        n_kv_heads: 4,
+        head_dim: 8,
+        vocab_size: 512,
+        max_seq_len: 512,
+        norm_eps: 1e-5,
+        rope_layout: RopeLayout::Interleaved,
+        attention_factor: 1.0,
+        tied_embeddings: true,
+        qkv_bias: false,
+        sliding_window: 0,
+    };
+
+    fn with(change: impl FnOnce(&mut LlamaConfig)) -> Result<(), Error> {
+        let mut config = CONFIG;
+        change(&mut config);
+        config.validate()
+    }
+
+    #[test]
+    fn counts_are_those_of_stories260k() {
+        assert_eq!(CONFIG.num_params(), 260_032);
+        assert_eq!(CONFIG.weight_tensors(), 47);
+    }
+
+    #[test]
+    fn numbers_and_descriptions_are_inverse() {
+        for (tied_embeddings, qkv_bias) in [(true, false), (false, false), (true, true), (false, true)] {
+            let config = LlamaConfig { tied_embeddings, qkv_bias, ..CONFIG };
+            let mut total = 0;
+            for number in 0..=config.weight_tensors() {
+                let spec = config.tensor(number).unwrap();
+                assert_eq!(config.tensor_number(spec.kind, spec.layer.unwrap_or(0)), number);
+                assert!(spec.is_named(spec.to_string().as_bytes()), "{spec}");
+                if spec.kind != TensorKind::RopeInvFreq {
+                    total += spec.dims.count();
+                }
+            }
+            assert_eq!(config.tensor(config.weight_tensors() + 1), None);
+            assert_eq!(config.num_params(), total);
+        }
+    }
+
+    #[test]
+    fn only_the_one_spelling_of_a_name_is_taken() {
+        let spec = CONFIG.tensor(CONFIG.tensor_number(TensorKind::Wq, 3)).unwrap();
+        assert!(spec.is_named(b"layers.3.attention.wq.weight"));
+        for other in [
+            "layers.03.attention.wq.weight",
+            "layers..attention.wq.weight",
+            "layers.3attention.wq.weight",
+            "layers.3.attention.wq.weigh",
+            "attention.wq.weight",
+            "",
+        ] {
+            assert!(!spec.is_named(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn each_wrong_value_is_refused_by_its_key() {
+        let key = |r: Result<(), Error>| match r {
+            Err(Error::Config { key, .. }) => key,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(key(with(|c| c.dim = 0)), ConfigKey::Dim);
+        assert_eq!(key(with(|c| c.hidden_dim = 0)), ConfigKey::HiddenDim);
+        assert_eq!(key(with(|c| c.n_layers = 0)), ConfigKey::NLayers);
+        assert_eq!(key(with(|c| c.n_layers = 2_000_000_000)), ConfigKey::NLayers);
+        assert_eq!(key(with(|c| c.n_heads = 0)), ConfigKey::NHeads);
+        assert_eq!(key(with(|c| c.n_kv_heads = 0)), ConfigKey::NKvHeads);
+        assert_eq!(key(with(|c| c.n_kv_heads = 3)), ConfigKey::NKvHeads);
+        assert_eq!(key(with(|c| c.n_kv_heads = 16)), ConfigKey::NKvHeads);
+        assert_eq!(key(with(|c| c.head_dim = 7)), ConfigKey::HeadDim);
+        assert_eq!(key(with(|c| c.head_dim = 0)), ConfigKey::HeadDim);
+        assert_eq!(key(with(|c| c.vocab_size = 0)), ConfigKey::VocabSize);
+        assert_eq!(key(with(|c| c.max_seq_len = 0)), ConfigKey::MaxSeqLen);
+        assert_eq!(key(with(|c| c.max_seq_len = 1 << 30)), ConfigKey::MaxSeqLen);
+        for eps in [0.0, -0.0, -1.0, f32::NAN, f32::INFINITY] {
+            assert_eq!(key(with(|c| c.norm_eps = eps)), ConfigKey::NormEps);
+            assert_eq!(key(with(|c| c.attention_factor = eps)), ConfigKey::AttentionFactor);
+        }
+        assert_eq!(with(|_| ()), Ok(()));
+    }
+
+    #[test]
+    fn the_record_is_read_as_it_is_written() {
+        let config = LlamaConfig {
+            rope_layout: RopeLayout::Half,
+            qkv_bias: true,
+            tied_embeddings: false,
+            sliding_window: 7,
+            attention_factor: 1.25,
+            ..CONFIG
+        };
+        assert_eq!(LlamaConfig::from_record(&config.to_record()), Ok(config));
+        for byte in 52..64 {
+            let mut record = config.to_record();
+            record[byte] = 1;
+            assert!(LlamaConfig::from_record(&record).is_err());
+        }
+    }
+}

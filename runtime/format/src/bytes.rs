@@ -1,0 +1,47 @@
+//! Reading little-endian numbers out of bytes without a way to panic, also in constants.
+
+/// The `N` bytes at `offset`, if they are there.
+pub(crate) const fn array<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    match bytes.split_at_checked(offset) {
+        Some((_, rest)) => match rest.first_chunk::<N>() {
+            Some(found) => Some(*found),
+            None => None,
+        },
+        None => None,
+    }
+}
+
+/// The `u16` at `offset`; 0 past the end (callers check lengths first).
+pub(crate) const fn u16_at(bytes: &[u8], offset: usize) -> u16 {
+    match array::<2>(bytes, offset) {
+        Some(b) => u16::from_le_bytes(b),
+        None => 0,
+    }
+}
+
+/// The `u32` at `offset`; 0 past the end (callers check lengths first).
+pub(crate) const fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    match array::<4>(bytes, offset) {
+        Some(b) => u32::from_le_bytes(b),
+        None => 0,
+    }
+}
+
+/// The `u64` at `offset`; 0 past the end (callers check lengths first).
+pub(crate) const fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    match array::<8>(bytes, offset) {
+        Some(b) => u64::from_le_bytes(b),
+        None => 0,
+    }
+}
+
+/// `len` bytes from `offset`, if they are there.
+pub(crate) const fn part(bytes: &[u8], offset: usize, len: usize) -> Option<&[u8]> {
+    match bytes.split_at_checked(offset) {
+        Some((_, rest)) => match rest.split_at_checked(len) {
+            Some((found, _)) => Some(found),
+            None => None,
+        },
+        None => None,
+    }
+}

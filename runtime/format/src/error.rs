@@ -1,0 +1,568 @@
+//! What can be wrong with a file, a configuration or a request: one flat error for format and runtime.
+//!
+//! Errors carry where (a byte offset from the file's start, or a tensor's number in the file's order) and both sides (found, allowed). Host tools add the
+//! path, the tensor's name and advice.
+
+use core::fmt;
+
+/// Why a file, a configuration or a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The bytes do not begin with `DMEXPRT`.
+    NotDmexp {
+        /// The first bytes, zero where the file is shorter.
+        first: [u8; 8],
+    },
+    /// A format version that this software does not read.
+    Version {
+        /// The version byte.
+        found: u8,
+    },
+    /// The file ends early.
+    Truncated {
+        /// What does not fit.
+        part: Part,
+        /// Where it should end, in bytes from the file's start.
+        needed: u64,
+        /// The length of the file.
+        found: u64,
+    },
+    /// There are bytes past the end of the payload.
+    TrailingBytes {
+        /// Where the file should end.
+        expected: u64,
+        /// The length of the file.
+        found: u64,
+    },
+    /// A part of the file is longer, shorter or elsewhere than it may be.
+    Layout {
+        /// Which part.
+        part: Part,
+        /// What is wrong.
+        rule: Rule,
+        /// Where the value stands, in bytes from the file's start (within the index: from the index's start).
+        offset: u64,
+        /// The value found.
+        found: u64,
+        /// The value or limit allowed.
+        allowed: u64,
+    },
+    /// The file needs more memory than this target can address.
+    TooLargeForTarget {
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes this target can address.
+        addressable: u64,
+    },
+    /// A checksum does not match: the file was damaged or edited.
+    Checksum {
+        /// What the checksum covers.
+        part: Part,
+        /// The tensor, if it covers one (else `u32::MAX`).
+        tensor: u32,
+        /// The checksum in the file.
+        stored: u32,
+        /// The checksum of the bytes.
+        computed: u32,
+    },
+    /// The TOML header cannot be read.
+    Toml {
+        /// Where, in bytes from the file's start.
+        offset: u64,
+        /// What is wrong.
+        rule: Rule,
+    },
+    /// A key of the header or of the configuration is wrong.
+    Config {
+        /// Which key.
+        key: ConfigKey,
+        /// What is wrong.
+        rule: Rule,
+        /// The value found (the bit pattern where the key is a float).
+        found: u64,
+        /// The value or limit allowed.
+        allowed: u64,
+    },
+    /// The architecture is not known to this software (a code of the index, or `u32::MAX` for a name).
+    UnknownArchitecture {
+        /// The code in the index.
+        code: u32,
+    },
+    /// The architecture is known, but this call is for another one.
+    OtherArchitecture {
+        /// The code of the file's architecture.
+        found: u32,
+        /// The code of the one asked for.
+        expected: u32,
+    },
+    /// The file was made for another arithmetic.
+    Arithmetic {
+        /// The file's number.
+        found: u32,
+        /// This software's number.
+        expected: u32,
+    },
+    /// A tensor's record is wrong in itself.
+    Tensor {
+        /// Its number in the file's order.
+        tensor: u32,
+        /// What is wrong.
+        rule: Rule,
+        /// The value found.
+        found: u64,
+        /// The value or limit allowed.
+        allowed: u64,
+    },
+    /// A tensor has another name than the configuration calls for at its place: one is missing, not wanted, or out of order.
+    TensorName {
+        /// Its number in the file's order.
+        tensor: u32,
+    },
+    /// A tensor's dims are not those that the configuration calls for.
+    Shape {
+        /// Its number in the file's order.
+        tensor: u32,
+        /// The dims in the file.
+        found: [u32; 4],
+        /// The dims that the configuration calls for.
+        expected: [u32; 4],
+    },
+    /// Two tensors have one name.
+    DuplicateName {
+        /// The first.
+        first: u32,
+        /// The second.
+        second: u32,
+    },
+    /// The tokenizer is wrong.
+    Tokenizer {
+        /// Which fact.
+        key: TokenizerKey,
+        /// What is wrong.
+        rule: Rule,
+        /// The value found.
+        found: u64,
+        /// The value or limit allowed.
+        allowed: u64,
+    },
+    /// Support for this element type was left out of the build: turn on the cargo feature of its name.
+    DTypeNotBuilt {
+        /// The tensor that needs it.
+        tensor: u32,
+        /// The type's code in the index.
+        code: u8,
+    },
+    /// A weight is NaN or infinite.
+    NonFinite {
+        /// The tensor.
+        tensor: u32,
+        /// The element within it.
+        element: u64,
+    },
+    /// The golden vectors of the file do not come out.
+    Golden {
+        /// The position whose logits differ.
+        position: u32,
+        /// The checksum in the file.
+        stored: u32,
+        /// The checksum of the logits computed.
+        computed: u32,
+    },
+    /// The index is not what the header derives to.
+    IndexMismatch {
+        /// The first byte that differs, from the index's start.
+        offset: u64,
+    },
+    /// The caller's memory is too small.
+    ArenaTooSmall {
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes given.
+        found: u64,
+    },
+    /// The context asked for is 0 or more than the model was trained for.
+    Context {
+        /// Positions asked for.
+        found: u64,
+        /// The most the model allows.
+        allowed: u64,
+    },
+    /// Every position of the context is used.
+    ContextFull {
+        /// Positions in the context.
+        context: u32,
+    },
+    /// A prompt does not fit what is left of the context.
+    PromptTooLong {
+        /// Tokens in the prompt.
+        tokens: u64,
+        /// Positions left.
+        room: u64,
+    },
+    /// There is no prompt and no token to begin with.
+    NoPrompt,
+    /// A token id that the vocabulary does not have.
+    Token {
+        /// The id.
+        found: u32,
+        /// The size of the vocabulary.
+        vocab_size: u32,
+    },
+    /// The text has a byte that this tokenizer has no token for.
+    NoToken {
+        /// Where in the text.
+        offset: u64,
+        /// The byte.
+        byte: u8,
+    },
+    /// The caller's room for tokens or scratch is too small.
+    ScratchTooSmall {
+        /// Words of 32 bits needed.
+        needed: u64,
+        /// Words of 32 bits given.
+        found: u64,
+    },
+    /// A logit is NaN or infinite: the weights are damaged or the arithmetic is not IEEE.
+    NonFiniteLogits {
+        /// The position of the step.
+        position: u32,
+    },
+    /// This machine's float arithmetic does not give the canonical results: rounding mode, flush-to-zero, or a replaced float routine.
+    ArithmeticSelfCheck {
+        /// Which of the known operations differed.
+        operation: u32,
+        /// The bits it gave.
+        found: u32,
+        /// The bits it should give.
+        expected: u32,
+    },
+    /// A sampling setting is out of its range.
+    Sampling {
+        /// What is wrong.
+        rule: Rule,
+        /// The bit pattern of the value.
+        found: u32,
+    },
+    /// The output refused to be written to.
+    Output,
+}
+
+/// A part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// Magic, version, lengths and checksum.
+    Fixed,
+    /// The TOML header.
+    Header,
+    /// The binary index.
+    Index,
+    /// The configuration record of the index.
+    Config,
+    /// The tokenizer record of the index.
+    Tokenizer,
+    /// The tensor records of the index.
+    Tensors,
+    /// The tensor names of the index.
+    Names,
+    /// The golden vectors of the index.
+    Golden,
+    /// The zero bytes between index and payload.
+    Padding,
+    /// The tensors' bytes.
+    Payload,
+    /// The bytes of one tensor.
+    TensorBytes,
+}
+
+/// What is wrong with a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rule {
+    /// It must not be 0.
+    NotZero,
+    /// It must be 0.
+    Zero,
+    /// It is larger than allowed.
+    TooLarge,
+    /// It is smaller than allowed.
+    TooSmall,
+    /// It must equal the allowed value.
+    Equal,
+    /// It must be a multiple of the allowed value.
+    Multiple,
+    /// It must divide the allowed value.
+    Divides,
+    /// It must be even.
+    Even,
+    /// It must be a power of two.
+    PowerOfTwo,
+    /// It must be a finite number.
+    Finite,
+    /// It must be more than 0.
+    Positive,
+    /// It must be given.
+    Missing,
+    /// It is given twice.
+    Duplicate,
+    /// It is not one of the known values.
+    Unknown,
+    /// It has the wrong type.
+    Type,
+    /// It is not UTF-8.
+    Utf8,
+    /// It is not printable ASCII.
+    Ascii,
+    /// It is not TOML.
+    Syntax,
+    /// It is nested too deeply or too large for a header.
+    Depth,
+    /// A string with escapes cannot be borrowed from the header.
+    Escape,
+    /// It must be 1 to 4 axes.
+    Rank,
+    /// The bytes are not as many as dims and type need.
+    Length,
+    /// The element type is not allowed here.
+    DType,
+    /// It overlaps another part, or leaves a hole.
+    Overlap,
+    /// It must rise.
+    Order,
+    /// It must lie within the range allowed.
+    Range,
+    /// Not supported by this version.
+    Unsupported,
+}
+
+/// A key of the header or of an architecture's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names are the keys")]
+pub enum ConfigKey {
+    Format,
+    DType,
+    Arch,
+    Arithmetic,
+    NumParams,
+    NumTensors,
+    Config,
+    Tensors,
+    Name,
+    Dims,
+    Offset,
+    Bytes,
+    Dim,
+    HiddenDim,
+    NLayers,
+    NHeads,
+    NKvHeads,
+    HeadDim,
+    VocabSize,
+    MaxSeqLen,
+    NormEps,
+    RopeLayout,
+    RopeTheta,
+    RopeInvFreq,
+    AttentionFactor,
+    TiedEmbeddings,
+    QkvBias,
+    SlidingWindow,
+    /// A key that is not known where an unknown key would change the function.
+    Other,
+}
+
+/// A fact of the tokenizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names are the facts")]
+pub enum TokenizerKey {
+    Kind,
+    VocabSize,
+    Offsets,
+    Pieces,
+    Scores,
+    Sorted,
+    Bos,
+    Eos,
+    Pad,
+    Unk,
+    ByteBase,
+    MaxPieceLen,
+    DummyPrefix,
+}
+
+impl ConfigKey {
+    /// The key as it is written in headers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Format => "format",
+            Self::DType => "dtype",
+            Self::Arch => "arch",
+            Self::Arithmetic => "arithmetic",
+            Self::NumParams => "num_params",
+            Self::NumTensors => "num_tensors",
+            Self::Config => "config",
+            Self::Tensors => "tensors",
+            Self::Name => "name",
+            Self::Dims => "dims",
+            Self::Offset => "offset",
+            Self::Bytes => "bytes",
+            Self::Dim => "dim",
+            Self::HiddenDim => "hidden_dim",
+            Self::NLayers => "n_layers",
+            Self::NHeads => "n_heads",
+            Self::NKvHeads => "n_kv_heads",
+            Self::HeadDim => "head_dim",
+            Self::VocabSize => "vocab_size",
+            Self::MaxSeqLen => "max_seq_len",
+            Self::NormEps => "norm_eps",
+            Self::RopeLayout => "rope_layout",
+            Self::RopeTheta => "rope_theta",
+            Self::RopeInvFreq => "rope_inv_freq",
+            Self::AttentionFactor => "attention_factor",
+            Self::TiedEmbeddings => "tied_embeddings",
+            Self::QkvBias => "qkv_bias",
+            Self::SlidingWindow => "sliding_window",
+            Self::Other => "(unknown key)",
+        }
+    }
+
+    /// Whether the value found stands for the bits of an `f32`.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::NormEps | Self::RopeTheta | Self::RopeInvFreq | Self::AttentionFactor)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fixed => "the fixed part (magic, version, lengths, checksum)",
+            Self::Header => "the TOML header",
+            Self::Index => "the index",
+            Self::Config => "the configuration record",
+            Self::Tokenizer => "the tokenizer record",
+            Self::Tensors => "the tensor records",
+            Self::Names => "the tensor names",
+            Self::Golden => "the golden vectors",
+            Self::Padding => "the padding before the payload",
+            Self::Payload => "the payload",
+            Self::TensorBytes => "the tensor's bytes",
+        })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotZero => "must not be 0",
+            Self::Zero => "must be 0",
+            Self::TooLarge => "is larger than allowed",
+            Self::TooSmall => "is smaller than allowed",
+            Self::Equal => "is not the value it must be",
+            Self::Multiple => "is not a multiple of what it must be",
+            Self::Divides => "does not divide what it must",
+            Self::Even => "must be even",
+            Self::PowerOfTwo => "must be a power of two",
+            Self::Finite => "must be a finite number",
+            Self::Positive => "must be more than 0",
+            Self::Missing => "is missing",
+            Self::Duplicate => "is given twice",
+            Self::Unknown => "is not a known value",
+            Self::Type => "has the wrong type",
+            Self::Utf8 => "is not UTF-8",
+            Self::Ascii => "is not printable ASCII",
+            Self::Syntax => "is not valid TOML",
+            Self::Depth => "is nested too deeply or too large",
+            Self::Escape => "has escapes, which a reader without a heap cannot borrow",
+            Self::Rank => "must have 1 to 4 axes",
+            Self::Length => "has not the bytes that dims and type need",
+            Self::DType => "has an element type that is not allowed here",
+            Self::Overlap => "overlaps another part or leaves a hole",
+            Self::Order => "is not in rising order",
+            Self::Range => "lies outside the range allowed",
+            Self::Unsupported => "is not supported by this version",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NotDmexp { first } => write!(f, "not a .dmexp file: it begins with {first:02x?}, not with \"DMEXPRT\""),
+            Self::Version { found } => write!(f, "format version {found}; this software reads versions 1 and 2"),
+            Self::Truncated { part, needed, found } => {
+                write!(f, "the file ends early: {part} ends at byte {needed}, the file has {found} bytes")
+            }
+            Self::TrailingBytes { expected, found } => write!(f, "the file should end at byte {expected} but has {found} bytes"),
+            Self::Layout { part, rule, offset, found, allowed } => {
+                write!(f, "{part}: the value {found} at offset {offset} {rule} ({allowed})")
+            }
+            Self::TooLargeForTarget { needed, addressable } => write!(f, "needs {needed} bytes, this target addresses {addressable}"),
+            Self::Checksum { part, tensor, stored, computed } => {
+                write!(f, "checksum of {part}")?;
+                if tensor != u32::MAX {
+                    write!(f, " of tensor {tensor}")?;
+                }
+                write!(f, ": the file says {stored:08x}, the bytes give {computed:08x}: damaged or edited")
+            }
+            Self::Toml { offset, rule } => write!(f, "the header at byte {offset} {rule}"),
+            Self::Config { key, rule, found, allowed } => {
+                if key.is_float() {
+                    write!(f, "{} = {} {rule}", key.name(), f32::from_bits(found as u32))
+                } else {
+                    write!(f, "{} = {found} {rule} ({allowed})", key.name())
+                }
+            }
+            Self::UnknownArchitecture { code } => write!(f, "architecture {code} is not known to this version"),
+            Self::OtherArchitecture { found, expected } => write!(f, "the file's architecture has code {found}, not {expected}"),
+            Self::Arithmetic { found, expected } => {
+                write!(f, "the file is made for arithmetic {found}, this software computes arithmetic {expected}")
+            }
+            Self::Tensor { tensor, rule, found, allowed } => write!(f, "tensor {tensor}: {found} {rule} ({allowed})"),
+            Self::TensorName { tensor } => write!(f, "tensor {tensor} is not the one that the configuration calls for"),
+            Self::Shape { tensor, found, expected } => {
+                write!(f, "tensor {tensor} has dims {found:?}, the configuration calls for {expected:?}")
+            }
+            Self::DuplicateName { first, second } => write!(f, "tensors {first} and {second} have the same name"),
+            Self::Tokenizer { key, rule, found, allowed } => write!(f, "tokenizer: {key:?} {found} {rule} ({allowed})"),
+            Self::DTypeNotBuilt { tensor, code } => match DTypeName(code).get() {
+                Some(name) => write!(f, "tensor {tensor} is {name}: build with the cargo feature `{name}`"),
+                None => write!(f, "tensor {tensor} has element type {code}"),
+            },
+            Self::NonFinite { tensor, element } => write!(f, "tensor {tensor}: element {element} is not finite"),
+            Self::Golden { position, stored, computed } => {
+                write!(f, "golden vector: the logits at position {position} should have checksum {stored:08x}, they have {computed:08x}")
+            }
+            Self::IndexMismatch { offset } => write!(f, "the index is not what the header derives to, from byte {offset} of the index"),
+            Self::ArenaTooSmall { needed, found } => write!(f, "the arena needs {needed} bytes, it has {found}"),
+            Self::Context { found, allowed } => write!(f, "a context of {found} positions; the model allows 1 to {allowed}"),
+            Self::ContextFull { context } => write!(f, "all {context} positions of the context are used"),
+            Self::PromptTooLong { tokens, room } => write!(f, "the prompt has {tokens} tokens, the context has room for {room}"),
+            Self::NoPrompt => f.write_str("nothing to begin with: the prompt is empty and the model has no begin-of-text token"),
+            Self::Token { found, vocab_size } => write!(f, "token {found} is not in the vocabulary of {vocab_size}"),
+            Self::NoToken { offset, byte } => write!(f, "byte {byte:#04x} at offset {offset} of the text has no token in this vocabulary"),
+            Self::ScratchTooSmall { needed, found } => write!(f, "the tokenizer needs {needed} words of scratch, it has {found}"),
+            Self::NonFiniteLogits { position } => {
+                write!(f, "the logits at position {position} are not all finite: the weights are damaged")
+            }
+            Self::ArithmeticSelfCheck { operation, found, expected } => write!(
+                f,
+                "this machine's float arithmetic is not IEEE as set up now (check {operation}: {found:08x}, not {expected:08x}): rounding mode, flush-to-zero or replaced float routines"
+            ),
+            Self::Sampling { rule, found } => write!(f, "sampling setting {} {rule}", f32::from_bits(found)),
+            Self::Output => f.write_str("the output could not be written to"),
+        }
+    }
+}
+
+struct DTypeName(u8);
+
+impl DTypeName {
+    fn get(&self) -> Option<&'static str> {
+        crate::DType::from_code(self.0).map(crate::DType::name)
+    }
+}
+
+impl core::error::Error for Error {}

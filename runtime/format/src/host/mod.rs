@@ -1,0 +1,1 @@
+//! Host side: the owned header, the writers, and every check there is.

@@ -1,0 +1,209 @@
+//! A tensor where it lies: element type, dims and the bytes, borrowed from the file.
+
+use crate::{DType, Error, Rule};
+
+/// The sizes of a tensor's axes, 1 to 4 of them, row-major, the reduced (input) axis last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dims {
+    sizes: [u32; 4],
+    rank: u8,
+}
+
+impl Dims {
+    /// One axis.
+    pub const fn vector(n: u32) -> Self {
+        Self { sizes: [n, 1, 1, 1], rank: 1 }
+    }
+
+    /// `rows` by `cols`.
+    pub const fn matrix(rows: u32, cols: u32) -> Self {
+        Self { sizes: [rows, cols, 1, 1], rank: 2 }
+    }
+
+    /// From 1 to 4 sizes, none of them 0; `tensor` is named in the error.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] with [`Rule::Rank`], [`Rule::NotZero`] or [`Rule::TooLarge`] (more than 2^48 elements).
+    pub const fn new(tensor: u32, rank: u32, sizes: [u32; 4]) -> Result<Self, Error> {
+        if rank < 1 || rank > 4 {
+            return Err(Error::Tensor { tensor, rule: Rule::Rank, found: rank as u64, allowed: 4 });
+        }
+        let mut kept = [1u32; 4];
+        let mut count = 1u64;
+        let [s0, s1, s2, s3] = sizes;
+        if rank > 0 {
+            kept[0] = s0;
+        }
+        if rank > 1 {
+            kept[1] = s1;
+        }
+        if rank > 2 {
+            kept[2] = s2;
+        }
+        if rank > 3 {
+            kept[3] = s3;
+        }
+        let [k0, k1, k2, k3] = kept;
+        if k0 == 0 || k1 == 0 || k2 == 0 || k3 == 0 {
+            return Err(Error::Tensor { tensor, rule: Rule::NotZero, found: 0, allowed: 1 });
+        }
+        // Two axes fit 64 bits; each further one is checked against the limit before it is multiplied in.
+        count *= k0 as u64;
+        count *= k1 as u64;
+        let limit = 1u64 << 48;
+        if count > limit || k2 as u64 > limit / count {
+            return Err(Error::Tensor { tensor, rule: Rule::TooLarge, found: count, allowed: limit });
+        }
+        count *= k2 as u64;
+        if k3 as u64 > limit / count {
+            return Err(Error::Tensor { tensor, rule: Rule::TooLarge, found: count, allowed: limit });
+        }
+        Ok(Self { sizes: kept, rank: rank as u8 })
+    }
+
+    /// The sizes, axis by axis.
+    pub fn as_slice(&self) -> &[u32] {
+        self.sizes.get(..self.rank as usize).unwrap_or(&[])
+    }
+
+    /// All four sizes; axes past the rank are 1.
+    pub const fn padded(&self) -> [u32; 4] {
+        self.sizes
+    }
+
+    /// How many axes.
+    pub const fn rank(&self) -> u32 {
+        self.rank as u32
+    }
+
+    /// How many elements.
+    pub const fn count(&self) -> u64 {
+        let [a, b, c, d] = self.sizes;
+        a as u64 * b as u64 * c as u64 * d as u64
+    }
+
+    /// The last axis: the length of a row.
+    pub const fn cols(&self) -> u32 {
+        let [a, b, c, d] = self.sizes;
+        match self.rank {
+            1 => a,
+            2 => b,
+            3 => c,
+            _ => d,
+        }
+    }
+
+    /// The number of rows: the product of all axes but the last.
+    pub const fn rows(&self) -> u64 {
+        let [a, b, c, _] = self.sizes;
+        match self.rank {
+            1 => 1,
+            2 => a as u64,
+            3 => a as u64 * b as u64,
+            _ => a as u64 * b as u64 * c as u64,
+        }
+    }
+
+    /// Whether both have the same rank and sizes.
+    pub const fn equals(&self, other: &Self) -> bool {
+        let [a, b, c, d] = self.sizes;
+        let [e, f, g, h] = other.sizes;
+        self.rank == other.rank && a == e && b == f && c == g && d == h
+    }
+}
+
+/// A tensor borrowed from a file.
+///
+/// Made only with a length that fits its dims, so no accessor can fail. The bytes may lie at any address: the accessors that give typed slices return `None` where the alignment (or the
+/// byte order of the machine) does not allow them, and readers then take the elements one by one.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorView<'a> {
+    dtype: DType,
+    dims: Dims,
+    bytes: &'a [u8],
+}
+
+impl<'a> TensorView<'a> {
+    /// A view of `bytes`, whose length must be what `dims` and `dtype` need; `tensor` is named in the error.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] with [`Rule::Length`] when the length is another.
+    pub const fn new(tensor: u32, dtype: DType, dims: Dims, bytes: &'a [u8]) -> Result<Self, Error> {
+        let needed = dims.count() * dtype.size();
+        if bytes.len() as u64 != needed {
+            return Err(Error::Tensor { tensor, rule: Rule::Length, found: bytes.len() as u64, allowed: needed });
+        }
+        Ok(Self { dtype, dims, bytes })
+    }
+
+    /// A view of no elements at all: what stands where an architecture has no such tensor.
+    pub const EMPTY: Self = Self { dtype: DType::F32, dims: Dims { sizes: [0, 1, 1, 1], rank: 1 }, bytes: &[] };
+
+    /// How the elements are stored.
+    pub const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The sizes of the axes.
+    pub const fn dims(&self) -> Dims {
+        self.dims
+    }
+
+    /// Rows: the product of all axes but the last.
+    pub const fn rows(&self) -> usize {
+        self.dims.rows() as usize
+    }
+
+    /// The length of a row.
+    pub const fn cols(&self) -> usize {
+        self.dims.cols() as usize
+    }
+
+    /// The stored bytes.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// All elements of an `f32` tensor, if they are aligned and the machine is little-endian.
+    pub fn as_f32(&self) -> Option<&'a [f32]> {
+        self.typed(DType::F32)
+    }
+
+    /// All elements of a `u32` tensor, if they are aligned and the machine is little-endian.
+    pub fn as_u32(&self) -> Option<&'a [u32]> {
+        self.typed(DType::U32)
+    }
+
+    /// The bit patterns of an `f16` or `bf16` tensor, if they are aligned and the machine is little-endian.
+    pub fn as_u16(&self) -> Option<&'a [u16]> {
+        match self.dtype {
+            DType::F16 | DType::Bf16 => self.typed(self.dtype),
+            _ => None,
+        }
+    }
+
+    fn typed<T: bytemuck::AnyBitPattern>(&self, dtype: DType) -> Option<&'a [T]> {
+        if self.dtype == dtype && cfg!(target_endian = "little") { bytemuck::try_cast_slice(self.bytes).ok() } else { None }
+    }
+
+    /// Element `index` widened to `f32`; 0 past the end and for types that are not weights. For tables that are read seldom: the kernels
+    /// have faster ways.
+    pub fn get_f32(&self, index: usize) -> f32 {
+        match self.dtype {
+            DType::F32 => self.element(index).map_or(0.0, f32::from_le_bytes),
+            DType::F16 => self.element(index).map_or(0.0, |b| half::f16::from_le_bytes(b).to_f32()),
+            DType::Bf16 => self.element(index).map_or(0.0, |b| half::bf16::from_le_bytes(b).to_f32()),
+            DType::U8 | DType::U32 => 0.0,
+        }
+    }
+
+    /// Element `index` of a `u32` tensor; `None` past the end and for other types.
+    pub fn get_u32(&self, index: usize) -> Option<u32> {
+        if self.dtype == DType::U32 { self.element(index).map(u32::from_le_bytes) } else { None }
+    }
+
+    fn element<const N: usize>(&self, index: usize) -> Option<[u8; N]> {
+        let start = index.checked_mul(N)?;
+        self.bytes.get(start..)?.first_chunk::<N>().copied()
+    }
+}
