@@ -20,6 +20,7 @@ pub mod file;
 pub mod host;
 pub mod layout;
 mod tensor;
+pub mod tokenizer;
 
 pub use dtype::{DType, KvDType};
 pub use error::{ConfigKey, Error, Part, Rule, TokenizerKey};
