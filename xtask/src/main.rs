@@ -1,2 +1,97 @@
-//! Placeholder.
-fn main() {}
+//! `cargo xtask`: the one entry to everything that this repository does. Heavy work is spawned, so that this stays quick to build.
+
+mod bench;
+mod board;
+mod elf;
+mod emulator;
+mod failure;
+mod paths;
+mod plugin;
+mod process;
+mod qemu;
+mod setup;
+mod size;
+mod test;
+mod train;
+
+use failure::{Failure, Outcome};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// One subcommand: its name, one line for the list, its full help, and what it does with the rest of the command line.
+struct Subcommand {
+    name: &'static str,
+    summary: &'static str,
+    help: &'static str,
+    run: fn(Vec<OsString>) -> Outcome,
+}
+
+const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "test",
+        summary: "Run everything that is checked, from format and lint to the emulated chip",
+        help: test::HELP,
+        run: test::main,
+    },
+    Subcommand { name: "qemu", summary: "Build a board's firmware and run it on the emulated board", help: qemu::HELP, run: qemu::main },
+    Subcommand { name: "size", summary: "Weigh a board's firmware and prove that it cannot panic", help: size::HELP, run: size::main },
+    Subcommand { name: "bench", summary: "Measure, as a table and as JSON", help: bench::HELP, run: bench::main },
+    Subcommand { name: "train", summary: "Train the models that the repository carries", help: train::HELP, run: train::main },
+    Subcommand {
+        name: "setup",
+        summary: "Get what the other tasks need: Rust targets, QEMU, the counting plugin",
+        help: setup::HELP,
+        run: setup::main,
+    },
+];
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    let Some(name) = words.next() else {
+        eprint!("{}", overview());
+        return ExitCode::from(2);
+    };
+    match dispatch(&name.to_string_lossy(), words.collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+/// Finds the subcommand and runs it, or prints its help.
+fn dispatch(name: &str, rest: Vec<OsString>) -> Outcome {
+    if matches!(name, "help" | "--help" | "-h") {
+        match rest.first() {
+            None => print!("{}", overview()),
+            Some(topic) => print!("{}", find(&topic.to_string_lossy())?.help),
+        }
+        return Ok(());
+    }
+    let subcommand = find(name)?;
+    let own_words = rest.iter().take_while(|word| *word != "--");
+    if own_words.into_iter().any(|word| word == "--help" || word == "-h") {
+        print!("{}", subcommand.help);
+        return Ok(());
+    }
+    (subcommand.run)(rest)
+}
+
+fn find(name: &str) -> Result<&'static Subcommand, Failure> {
+    SUBCOMMANDS.iter().find(|subcommand| subcommand.name == name).ok_or_else(|| {
+        let known: Vec<_> = SUBCOMMANDS.iter().map(|known| known.name).collect();
+        Failure::cannot_run(format!("there is no task `{name}`; the tasks are: {}", known.join(", ")))
+    })
+}
+
+/// The help of `cargo xtask` itself.
+fn overview() -> String {
+    let line = |subcommand: &Subcommand| format!("  {:<8}{}", subcommand.name, subcommand.summary);
+    let tasks: Vec<_> = SUBCOMMANDS.iter().map(line).collect();
+    format!(
+        "Usage: cargo xtask TASK [OPTIONS]\n\nTasks:\n{}\n\n\
+         `cargo xtask TASK --help` says more. Exit status: 0 done, 1 a check failed, 2 it could not be run.\n",
+        tasks.join("\n")
+    )
+}

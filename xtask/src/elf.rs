@@ -1,0 +1,169 @@
+//! What `size` and `bench` want to know of a linked firmware: sections, symbols, panic paths.
+
+use crate::failure::{Failure, Outcome};
+use object::elf::FileHeader32;
+use object::read::elf::ElfFile;
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, SectionFlags, elf};
+use std::path::Path;
+
+/// The section, and the prefix of symbols, that hold a model.
+const MODEL_SECTION: &str = ".dmexp_model";
+const MODEL_SYMBOL: &str = "DMEXP_MODEL";
+
+/// What a board's panic handler prints. Every handler under `boards/` writes it, so that a linked handler shows in the bytes
+/// of the image whatever became of its symbol.
+const PANIC_TEXT: &[u8] = b"the firmware panicked";
+
+/// Sizes in bytes, and every panic path.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Firmware {
+    /// Machine code.
+    pub(crate) text: u64,
+    /// The exception and interrupt vectors.
+    pub(crate) vectors: u64,
+    /// Constants, the model left out.
+    pub(crate) rodata: u64,
+    /// Initialised statics: in flash and in RAM.
+    pub(crate) data: u64,
+    /// Zeroed and uninitialised statics: in RAM alone.
+    pub(crate) bss: u64,
+    /// The model.
+    pub(crate) model: u64,
+    /// Readable names of what can only be there because something can panic.
+    pub(crate) panic_paths: Vec<String>,
+}
+
+impl Firmware {
+    /// Flash that the firmware takes without its model.
+    pub(crate) fn code_without_model(&self) -> u64 {
+        self.vectors + self.text + self.rodata + self.data
+    }
+
+    /// Reads a linked firmware from its file.
+    pub(crate) fn read(path: &Path) -> Outcome<Self> {
+        let bytes = std::fs::read(path).map_err(|error| Failure::cannot_run(format!("cannot read {}: {error}", path.display())))?;
+        Self::parse(&bytes).map_err(|why| Failure::cannot_run(format!("cannot weigh {}: {why}", path.display())))
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let file = ElfFile::<FileHeader32<Endianness>>::parse(bytes).map_err(|error| error.to_string())?;
+        let mut firmware = Self::default();
+        let mut handler_text = false;
+        for section in file.sections() {
+            let SectionFlags::Elf { sh_type, sh_flags } = section.flags() else {
+                continue;
+            };
+            if !sh_flags.contains(elf::SHF_ALLOC) {
+                continue;
+            }
+            let name = section.name().map_err(|error| error.to_string())?;
+            let counter = if name == MODEL_SECTION {
+                &mut firmware.model
+            } else if name == ".vector_table" {
+                &mut firmware.vectors
+            } else if sh_flags.contains(elf::SHF_EXECINSTR) {
+                &mut firmware.text
+            } else if !sh_flags.contains(elf::SHF_WRITE) {
+                &mut firmware.rodata
+            } else if sh_type == elf::SHT_NOBITS {
+                &mut firmware.bss
+            } else {
+                &mut firmware.data
+            };
+            *counter += section.size();
+            let image = section.data().unwrap_or(&[]);
+            handler_text |= image.windows(PANIC_TEXT.len()).any(|window| window == PANIC_TEXT);
+        }
+        firmware.read_symbols(&file)?;
+        if handler_text {
+            firmware.panic_paths.push("the text of the panic handler".to_owned());
+        }
+        Ok(firmware)
+    }
+
+    fn read_symbols(&mut self, file: &ElfFile<'_, FileHeader32<Endianness>>) -> Result<(), String> {
+        let mut seen = 0;
+        for symbol in file.symbols() {
+            let Ok(mangled) = symbol.name() else {
+                continue;
+            };
+            if !symbol.is_definition() {
+                continue;
+            }
+            seen += 1;
+            let in_rodata = symbol
+                .section_index()
+                .and_then(|index| file.section_by_index(index).ok())
+                .is_some_and(|section| section.name() == Ok(".rodata"));
+            if in_rodata && mangled.contains(MODEL_SYMBOL) {
+                self.model += symbol.size();
+                self.rodata = self.rodata.saturating_sub(symbol.size());
+            }
+            let name = format!("{:#}", rustc_demangle::demangle(mangled));
+            if is_panic_path(&name) {
+                self.panic_paths.push(name);
+            }
+        }
+        if seen == 0 {
+            return Err("it has no symbols, so nothing can be said of panic paths; build it without `strip`".to_owned());
+        }
+        self.panic_paths.sort();
+        self.panic_paths.dedup();
+        Ok(())
+    }
+}
+
+/// Whether a readable symbol name belongs to the machinery of panics. Names of core change between releases of Rust; the
+/// entry points below have not, and the text of the handler is looked for as well.
+fn is_panic_path(name: &str) -> bool {
+    const ANYWHERE: &[&str] = &[
+        "core::panicking::",
+        "core::panic::",
+        "rust_begin_unwind",
+        "panic_bounds_check",
+        "panic_fmt",
+        "panic_nounwind",
+        "unwrap_failed",
+        "expect_failed",
+        "slice_error_fail",
+        "slice_index_fail",
+        "slice_start_index_len_fail",
+        "slice_end_index_len_fail",
+        "slice_index_order_fail",
+        "copy_from_slice_impl::len_mismatch_fail",
+        "len_mismatch_fail",
+        "panic_already_borrowed",
+        "panic_already_mutably_borrowed",
+        "panic_const_",
+        "panic_in_cleanup",
+        "panic_cannot_unwind",
+        "handle_alloc_error",
+    ];
+    ANYWHERE.iter().any(|part| name.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_panic_path;
+
+    fn readable(mangled: &str) -> String {
+        format!("{:#}", rustc_demangle::demangle(mangled))
+    }
+
+    #[test]
+    fn both_manglings_are_recognised() {
+        let legacy = "_ZN4core9panicking18panic_bounds_check17h0123456789abcdefE";
+        let v0 = "_RNvNtCs1234_4core9panicking9panic_fmt";
+        let handler = "_RNvCs5678_7___rustc17rust_begin_unwind";
+        for mangled in [legacy, v0, handler] {
+            assert!(is_panic_path(&readable(mangled)), "{mangled}");
+        }
+    }
+
+    #[test]
+    fn ordinary_names_pass() {
+        for name in ["dmexp::session::Session::step", "core::slice::sort::merge", "HardFault_", "compiler_builtins::mem::memcpy"] {
+            assert!(!is_panic_path(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Spawning other programs, with messages that name the command. Used by every task.
+
+use crate::failure::{Failure, Outcome};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The cargo that runs this task, so that whatever is spawned uses the same toolchain.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+/// The command as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let mut text = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
+    for word in command.get_args() {
+        text.push(' ');
+        text += &word.to_string_lossy();
+    }
+    text
+}
+
+/// Runs to the end with output passed through; a status other than 0 is a check that failed.
+pub(crate) fn run(command: &mut Command) -> Outcome {
+    let status = command.status().map_err(|error| not_started(command, &error))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::found_wrong(format!("`{}` failed ({status})", shown(command))))
+}
+
+/// Runs to the end and returns standard output; whatever it said is in the message when it fails.
+pub(crate) fn capture(command: &mut Command) -> Outcome<String> {
+    let output = command.output().map_err(|error| not_started(command, &error))?;
+    if !output.status.success() {
+        return Err(Failure::cannot_run(format!("`{}` failed ({}):\n{}", shown(command), output.status, said(&output))));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Both output streams of a program that ended, as text.
+pub(crate) fn said(output: &Output) -> String {
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text += &String::from_utf8_lossy(&output.stderr);
+    text
+}
+
+fn not_started(command: &Command, error: &std::io::Error) -> Failure {
+    Failure::cannot_run(format!("cannot start `{}`: {error}", shown(command)))
+}
+
+/// The program of this name on PATH.
+pub(crate) fn on_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name.as_ref())).find(|candidate| candidate.is_file())
+}

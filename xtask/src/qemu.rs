@@ -1,0 +1,116 @@
+//! `cargo xtask qemu`: builds a board's firmware and runs it on the emulated board.
+
+use crate::failure::{Failure, Outcome};
+use crate::{board, emulator, paths};
+use std::ffi::OsString;
+use std::time::Duration;
+
+pub(crate) const HELP: &str = "\
+Usage: cargo xtask qemu BOARD [OPTIONS] [COMMAND...]
+
+Builds the firmware of BOARD (an386), runs it under QEMU and prints what it writes. COMMAND goes to the firmware, which says
+what it knows when it does not understand.
+
+Options:
+  --check          Compare the output with boards/CRATE/expected.txt; print what differs and exit with status 1
+  --timeout SECS   Stop a run that takes longer (default 120)
+";
+
+/// The time that a run may take unless told otherwise.
+pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_mins(2);
+
+pub(crate) fn main(words: Vec<OsString>) -> Outcome {
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(words);
+    let mut name = None;
+    let mut command = Vec::new();
+    let mut compare = false;
+    let mut limit = DEFAULT_LIMIT;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("check") => compare = true,
+            Long("timeout") => limit = Duration::from_secs(parser.value()?.parse()?),
+            Value(word) if name.is_none() => name = Some(word.string()?),
+            Value(word) => command.push(word.string()?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let Some(name) = name else {
+        return Err(Failure::cannot_run(format!("which board?\n\n{HELP}")));
+    };
+    let board = board::find(&name)?;
+    if compare {
+        return check(board, &command, limit);
+    }
+    let elf = board::build(board, &[])?;
+    let options = emulator::Options { arguments: &command, stream: true, ..Default::default() };
+    emulator::run(board, &elf, limit, &options).map(|_| ())
+}
+
+/// Runs the firmware with `command` and compares what it writes with the file beside the board's crate.
+pub(crate) fn check(board: &board::Board, command: &[String], limit: Duration) -> Outcome {
+    let elf = board::build(board, &[])?;
+    let options = emulator::Options { arguments: command, ..Default::default() };
+    let written = emulator::run(board, &elf, limit, &options)?;
+    let path = paths::boards().join(board.package).join("expected.txt");
+    let expected = std::fs::read(&path).map_err(|error| Failure::cannot_run(format!("cannot read {}: {error}", path.display())))?;
+    if written == expected {
+        println!("{}: the output is boards/{}/expected.txt, {} bytes", board.name, board.package, written.len());
+        return Ok(());
+    }
+    print!("{}", difference(&String::from_utf8_lossy(&expected), &String::from_utf8_lossy(&written)));
+    Err(Failure::found_wrong(format!("{}: the output is not boards/{}/expected.txt (- expected, + written)", board.name, board.package)))
+}
+
+/// The lines that differ, with what both sides have in common at the start and the end left out but for one line each.
+fn difference(expected: &str, written: &str) -> String {
+    let old: Vec<&str> = expected.split_inclusive('\n').collect();
+    let new: Vec<&str> = written.split_inclusive('\n').collect();
+    let same_start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let room = old.len().min(new.len()) - same_start;
+    let same_end = old.iter().rev().zip(new.iter().rev()).take(room).take_while(|(a, b)| a == b).count();
+    let mut text = format!("at line {}:\n", same_start + 1);
+    if let Some(before) = same_start.checked_sub(1) {
+        push_line(&mut text, ' ', old[before]);
+    }
+    for line in &old[same_start..old.len() - same_end] {
+        push_line(&mut text, '-', line);
+    }
+    for line in &new[same_start..new.len() - same_end] {
+        push_line(&mut text, '+', line);
+    }
+    if same_end > 0 {
+        push_line(&mut text, ' ', old[old.len() - same_end]);
+    }
+    text
+}
+
+/// One line of a difference; a missing end of line is said, for it is a difference too.
+fn push_line(text: &mut String, sign: char, line: &str) {
+    text.push(sign);
+    text.push_str(line);
+    if !line.ends_with('\n') {
+        text.push_str("  (no end of line)\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::difference;
+
+    #[test]
+    fn only_what_differs_is_shown() {
+        let shown = difference("a\nb\nc\nd\n", "a\nb\nX\nd\n");
+        assert_eq!(shown, "at line 3:\n b\n-c\n+X\n d\n");
+    }
+
+    #[test]
+    fn a_cut_output_shows_the_missing_lines() {
+        assert_eq!(difference("a\nb\n", "a\n"), "at line 2:\n a\n-b\n");
+    }
+
+    #[test]
+    fn a_missing_end_of_line_is_a_difference() {
+        assert_eq!(difference("a\n", "a"), "at line 1:\n-a\n+a  (no end of line)\n");
+    }
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask size`: weighs a board's firmware, and proves that nothing linked into it can panic.
+
+use crate::board::{self, Board};
+use crate::elf::Firmware;
+use crate::failure::{Failure, Outcome};
+use std::ffi::OsString;
+
+pub(crate) const HELP: &str = "\
+Usage: cargo xtask size [BOARD]
+
+Builds the firmware of BOARD (without one, of every board), prints the bytes of each kind of section, the model apart, and
+fails, naming the symbols, when anything that can panic is linked in.
+";
+
+pub(crate) fn main(words: Vec<OsString>) -> Outcome {
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(words);
+    let mut boards = Vec::new();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Value(word) => boards.push(board::find(&word.string()?)?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    if boards.is_empty() {
+        boards.extend(board::ALL);
+    }
+    boards.into_iter().try_for_each(check)
+}
+
+/// Prints the sizes of one board's firmware and refuses panic paths.
+pub(crate) fn check(board: &Board) -> Outcome {
+    let firmware = Firmware::read(&board::build(board, &[])?)?;
+    println!("{} (bytes)", board.name);
+    for (name, bytes) in [
+        ("vector table", firmware.vectors),
+        ("text", firmware.text),
+        ("rodata without the model", firmware.rodata),
+        ("data", firmware.data),
+        ("flash without the model", firmware.code_without_model()),
+        ("model", firmware.model),
+        ("static RAM (data and bss)", firmware.data + firmware.bss),
+    ] {
+        println!("  {name:<26}{bytes:>9}");
+    }
+    refuse_panic_paths(board, &firmware)
+}
+
+/// Shows that the check can fail: a firmware with one planted panic must be refused.
+pub(crate) fn check_refuses_seeded_panic(board: &Board) -> Outcome {
+    let firmware = Firmware::read(&board::build(board, &["seeded-panic"])?)?;
+    match refuse_panic_paths(board, &firmware) {
+        Err(refusal) => {
+            println!("a planted panic is refused, as it should be: {refusal}");
+            Ok(())
+        }
+        Ok(()) => Err(Failure::found_wrong(format!(
+            "{}: a firmware with a planted panic passed the panic check, so the check proves nothing",
+            board.name
+        ))),
+    }
+}
+
+fn refuse_panic_paths(board: &Board, firmware: &Firmware) -> Outcome {
+    if firmware.panic_paths.is_empty() {
+        println!("  no panic path is linked");
+        return Ok(());
+    }
+    Err(Failure::found_wrong(format!("{}: the firmware can panic; linked in are:\n  {}", board.name, firmware.panic_paths.join("\n  "))))
+}

@@ -1,0 +1,204 @@
+//! `cargo xtask test`: everything that is checked, step by step, cheapest first where the order is free.
+
+use crate::failure::{Failure, Outcome};
+use crate::{board, paths, process, qemu, setup, size};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::time::Instant;
+
+pub(crate) const HELP: &str = "\
+Usage: cargo xtask test [OPTIONS]
+
+Runs every check in order and stops at the first that fails. The last line is `N passed, N failed`, counted in steps.
+
+Options:
+  --list           Print the names of the steps
+  --only NAME      Only this step; may be given more than once
+";
+
+/// One step: its name and what it does.
+struct Step {
+    name: String,
+    run: Box<dyn Fn() -> Outcome>,
+}
+
+/// The targets on which every combination of the runtime's features must compile.
+const CHIP_TARGETS: &[&str] = &["thumbv6m-none-eabi", "thumbv7em-none-eabihf", "riscv32imac-unknown-none-elf"];
+
+/// Features that are for hosts, never for a chip, and the one that is a set of others.
+const NOT_FOR_CHIPS: &[&str] = &["std", "default"];
+
+pub(crate) fn main(words: Vec<OsString>) -> Outcome {
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(words);
+    let mut only = Vec::new();
+    let mut list = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("only") => only.push(parser.value()?.string()?),
+            Long("list") => list = true,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let mut steps = steps();
+    if let Some(unknown) = only.iter().find(|name| steps.iter().all(|step| step.name != **name)) {
+        return Err(Failure::cannot_run(format!("there is no step `{unknown}`; --list prints the names")));
+    }
+    steps.retain(|step| only.is_empty() || only.contains(&step.name));
+    if list {
+        for step in &steps {
+            println!("{}", step.name);
+        }
+        return Ok(());
+    }
+    run_all(&steps)
+}
+
+fn run_all(steps: &[Step]) -> Outcome {
+    let start = Instant::now();
+    for (passed, step) in steps.iter().enumerate() {
+        println!("==> {} ({} of {})", step.name, passed + 1, steps.len());
+        let step_start = Instant::now();
+        let outcome = (step.run)();
+        let seconds = step_start.elapsed().as_secs_f64();
+        if let Err(failure) = outcome {
+            println!("==> {} FAILED after {seconds:.1} s: {failure}", step.name);
+            println!("{passed} passed, 1 failed");
+            return Err(Failure::found_wrong(format!("the step `{0}` failed; `cargo xtask test --only {0}` runs it alone", step.name)));
+        }
+        println!("==> {} passed in {seconds:.1} s", step.name);
+    }
+    println!("all steps took {:.1} s", start.elapsed().as_secs_f64());
+    println!("{} passed, 0 failed", steps.len());
+    Ok(())
+}
+
+fn steps() -> Vec<Step> {
+    let mut steps = vec![
+        step("setup", || {
+            setup::toolchain()?;
+            board::ALL.iter().try_for_each(|board| setup::emulator(board.emulator).map(|_| ()))
+        }),
+        step("format", || {
+            cargo(&["fmt", "--all", "--", "--check"])?;
+            process::run(process::cargo().current_dir(paths::boards()).args(["fmt", "--all", "--", "--check"]))
+        }),
+        step("lint", || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])),
+        step("lint-boards", || board::ALL.iter().try_for_each(lint_board)),
+        step("unit-tests", || cargo(&["test", "--locked"])),
+        step("end-to-end", || cargo(&["test", "--locked", "--package", "dmexp-tests"])),
+        step("features", check_features),
+        step("documentation", || {
+            process::run(process::cargo().current_dir(paths::root()).env("RUSTDOCFLAGS", "-D warnings").args([
+                "doc",
+                "--no-deps",
+                "--locked",
+            ]))
+        }),
+    ];
+    for board in board::ALL {
+        steps.extend([
+            step(&format!("qemu-{}", board.name), || qemu::check(board, &[], qemu::DEFAULT_LIMIT)),
+            step(&format!("size-{}", board.name), || size::check(board)),
+            step(&format!("seeded-panic-{}", board.name), || size::check_refuses_seeded_panic(board)),
+        ]);
+    }
+    steps
+}
+
+fn step(name: &str, run: impl Fn() -> Outcome + 'static) -> Step {
+    Step { name: name.to_owned(), run: Box::new(run) }
+}
+
+/// Runs cargo in the main workspace.
+fn cargo(words: &[&str]) -> Outcome {
+    process::run(process::cargo().current_dir(paths::root()).args(words))
+}
+
+fn lint_board(board: &board::Board) -> Outcome {
+    process::run(
+        process::cargo()
+            .current_dir(paths::boards())
+            .args(["clippy", "--release", "--locked", "--target", board.target])
+            .args(["--package", board.package, "--package", "dmexp-board-app"])
+            .args(["--", "-D", "warnings"]),
+    )
+}
+
+/// Checks the runtime's crates on every chip target with no feature, each feature alone and all together.
+fn check_features() -> Outcome {
+    let printed =
+        process::capture(process::cargo().current_dir(paths::root()).args(["metadata", "--no-deps", "--format-version", "1", "--locked"]))?;
+    let metadata: Value = serde_json::from_str(&printed)
+        .map_err(|error| Failure::cannot_run(format!("cannot read what `cargo metadata` prints: {error}")))?;
+    let crates = runtime_crates(&metadata);
+    if crates.is_empty() {
+        return Err(Failure::cannot_run("found no library under runtime/"));
+    }
+    for (package, features) in &crates {
+        let mut sets = vec![String::new()];
+        sets.extend(features.iter().cloned());
+        sets.push(features.join(","));
+        sets.dedup();
+        println!("{package}: {} sets of features on {} targets", sets.len(), CHIP_TARGETS.len());
+        for target in CHIP_TARGETS {
+            setup::rust_target(target)?;
+            for set in &sets {
+                process::run(
+                    process::cargo()
+                        .current_dir(paths::root())
+                        .env("RUSTFLAGS", "-D warnings")
+                        .args(["check", "--quiet", "--locked", "--no-default-features"])
+                        .args(["--package", package, "--target", target, "--features", set]),
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The libraries under runtime/ with their features for chips, from `cargo metadata`.
+fn runtime_crates(metadata: &Value) -> Vec<(String, Vec<String>)> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let on_chips = packages.filter(|package| {
+        let manifest = package["manifest_path"].as_str().unwrap_or("");
+        let targets = package["targets"].as_array().into_iter().flatten();
+        manifest.contains("/runtime/") && targets.into_iter().any(|target| target["kind"][0] == "lib")
+    });
+    on_chips
+        .map(|package| {
+            let features = package["features"].as_object().into_iter().flatten();
+            let names = features.map(|(name, _)| name.clone()).filter(|name| !NOT_FOR_CHIPS.contains(&name.as_str()));
+            (package["name"].as_str().unwrap_or("").to_owned(), names.collect())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{runtime_crates, steps};
+    use serde_json::json;
+
+    #[test]
+    fn step_names_are_unique() {
+        let mut names: Vec<_> = steps().into_iter().map(|step| step.name).collect();
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn only_libraries_of_the_runtime_count() {
+        let package = |name: &str, path: &str, kind: &str| {
+            json!({ "name": name, "manifest_path": path, "targets": [{ "kind": [kind] }],
+                    "features": { "f16": [], "std": [], "default": ["f16"] } })
+        };
+        let metadata = json!({ "packages": [
+            package("dmexp", "/x/runtime/Cargo.toml", "lib"),
+            package("dmexp-macros", "/x/runtime/macros/Cargo.toml", "proc-macro"),
+            package("dmexp-tools", "/x/host-tools/Cargo.toml", "lib"),
+        ] });
+        assert_eq!(runtime_crates(&metadata), [("dmexp".to_owned(), vec!["f16".to_owned()])]);
+    }
+}
