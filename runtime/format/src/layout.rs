@@ -16,7 +16,8 @@ pub struct LlamaLayout {
     pub x: usize,
     /// The normed stream, or the attention's output: the larger of `dim` and `n_heads` * `head_dim`.
     pub xb: usize,
-    /// What is never needed at the same time: q, k, v, scores and lane sums of attention; gate and up of the feed-forward network; logits and the sampler's order.
+    /// What is never needed at the same time: q, k, v, scores and lane sums of attention; its output projected; gate and up of the
+    /// feed-forward network; logits and the sampler's order.
     pub shared: usize,
     /// The tokens of the context so far: one a position.
     pub tokens: usize,
@@ -44,7 +45,7 @@ impl LlamaLayout {
         let attention = q_dim + 2 * kv_dim + context + 8 * config.head_dim as u64;
         let feed_forward = 2 * config.hidden_dim as u64;
         let sampling = 2 * config.vocab_size as u64;
-        let shared = max(max(attention, feed_forward), sampling);
+        let shared = max(max(attention, feed_forward), max(sampling, config.dim as u64));
         let xb = max(config.dim as u64, q_dim);
         let words = config.head_dim as u64 / 2 + config.head_dim as u64 + config.dim as u64 + xb + shared + context;
         let total = kv_bytes.saturating_add(4 * words);

@@ -226,16 +226,22 @@ impl LlamaConfig {
             TensorKind::Output => after_layers + 1,
             TensorKind::RopeInvFreq => self.weight_tensors(),
             _ => {
-                let mut place = 0;
-                let mut rest = self.kinds();
-                while let [first, tail @ ..] = rest {
-                    if *first as u8 == kind as u8 {
-                        break;
-                    }
-                    place += 1;
-                    rest = tail;
-                }
-                1u32.wrapping_add(layer.wrapping_mul(self.kinds().len() as u32)).wrapping_add(place)
+                let biases = if self.qkv_bias { 3 } else { 0 };
+                let place = match kind {
+                    TensorKind::AttentionNorm => 0,
+                    TensorKind::Wq => 1,
+                    TensorKind::Wk => 2,
+                    TensorKind::Wv => 3,
+                    TensorKind::Bq => 4,
+                    TensorKind::Bk => 5,
+                    TensorKind::Bv => 6,
+                    TensorKind::Wo => 4 + biases,
+                    TensorKind::FfnNorm => 5 + biases,
+                    TensorKind::W1 => 6 + biases,
+                    TensorKind::W3 => 7 + biases,
+                    _ => 8 + biases,
+                };
+                1u32.wrapping_add(layer.wrapping_mul(9 + biases)).wrapping_add(place)
             }
         }
     }
