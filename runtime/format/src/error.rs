@@ -244,6 +244,15 @@ pub enum Error {
         /// The bit pattern of the value.
         found: u32,
     },
+    /// A stop string cannot be used.
+    Stop {
+        /// What is wrong.
+        rule: Rule,
+        /// Its length in bytes.
+        found: u64,
+        /// The length allowed.
+        allowed: u64,
+    },
     /// The output refused to be written to.
     Output,
 }
@@ -552,6 +561,7 @@ impl fmt::Display for Error {
                 "this machine's float arithmetic is not IEEE as set up now (check {operation}: {found:08x}, not {expected:08x}): rounding mode, flush-to-zero or replaced float routines"
             ),
             Self::Sampling { rule, found } => write!(f, "sampling setting {} {rule}", f32::from_bits(found)),
+            Self::Stop { rule, found, allowed } => write!(f, "a stop string of {found} bytes {rule} ({allowed})"),
             Self::Output => f.write_str("the output could not be written to"),
         }
     }

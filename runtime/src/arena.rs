@@ -1,0 +1,73 @@
+//! The one piece of memory that a session needs: owned by the caller, sized by the layout, carved once.
+
+use bytemuck::Zeroable;
+
+/// Memory for one session, exactly as large as the model needs: `Arena<{ Stories::ARENA_LEN }>`.
+///
+/// Put it in a static (`static_cell::StaticCell`) or, on a host, anywhere. What it held before does not matter.
+#[repr(C, align(8))]
+pub struct Arena<const BYTES: usize> {
+    bytes: [u8; BYTES],
+}
+
+impl<const BYTES: usize> Arena<BYTES> {
+    /// An arena of zeros.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { bytes: [0; BYTES] }
+    }
+}
+
+impl<const BYTES: usize> Default for Arena<BYTES> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Memory that a session can be put into: an [`Arena`], or on a host any slice of words.
+pub trait Memory {
+    /// The memory as words of 32 bits; a rest that fills no word is left out.
+    fn words(&mut self) -> &mut [u32];
+}
+
+impl<const BYTES: usize> Memory for Arena<BYTES> {
+    fn words(&mut self) -> &mut [u32] {
+        let whole = BYTES - BYTES % size_of::<u32>();
+        self.bytes.get_mut(..whole).and_then(|bytes| bytemuck::try_cast_slice_mut(bytes).ok()).unwrap_or_default()
+    }
+}
+
+impl Memory for [u32] {
+    fn words(&mut self) -> &mut [u32] {
+        self
+    }
+}
+
+/// Takes parts off the front of a piece of memory.
+pub(crate) struct Carve<'m> {
+    rest: &'m mut [u32],
+}
+
+impl<'m> Carve<'m> {
+    pub(crate) fn new(memory: &'m mut [u32]) -> Self {
+        Self { rest: memory }
+    }
+
+    /// The next `count` words. The layout was compared with the memory's size before: an empty slice where it does not suffice.
+    pub(crate) fn words(&mut self, count: usize) -> &'m mut [u32] {
+        match core::mem::take(&mut self.rest).split_at_mut_checked(count) {
+            Some((part, rest)) => {
+                self.rest = rest;
+                part
+            }
+            None => &mut [],
+        }
+    }
+
+    /// The next `count` words, as floats, set to zero.
+    pub(crate) fn floats(&mut self, count: usize) -> &'m mut [f32] {
+        let floats: &mut [f32] = bytemuck::cast_slice_mut(self.words(count));
+        floats.fill(f32::zeroed());
+        floats
+    }
+}
