@@ -13,6 +13,8 @@
  * Arguments: out=FILE (default: standard error), costs=FILE (without it every instruction costs one cycle), profile=on.
  *
  * Counting happens in a callback before each instruction, so the figures are exact and the same on every run and machine.
+ * Instructions and cycles are the same on every version of QEMU too; loads and stores are counted as QEMU reports them, and
+ * versions differ in whether a 64-bit access is one or two.
  * No QEMU header is needed: the few declarations below are the plugin interface. QEMU_PLUGIN_API is the interface's version
  * (1 up to QEMU 8.2, 2 for 9.0, 3 from 9.1), which the one who compiles this passes with -D.
  */

@@ -37,6 +37,18 @@ pub(crate) struct Report {
     pub(crate) total: Counts,
 }
 
+impl Report {
+    /// What all regions took together.
+    pub(crate) fn sum(&self) -> Counts {
+        self.regions.iter().fold(Counts::default(), |sum, region| Counts {
+            instructions: sum.instructions + region.instructions,
+            loads: sum.loads + region.loads,
+            stores: sum.stores + region.stores,
+            cycles: sum.cycles + region.cycles,
+        })
+    }
+}
+
 /// A counted run.
 pub(crate) struct CountedRun {
     /// What the firmware wrote.

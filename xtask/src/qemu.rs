@@ -1,7 +1,7 @@
 //! `cargo xtask qemu`: builds a board's firmware and runs it on the emulated board.
 
 use crate::failure::{Failure, Outcome};
-use crate::{board, emulator, paths};
+use crate::{board, emulator, paths, plugin};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ what it knows when it does not understand.
 
 Options:
   --check          Compare the output with boards/CRATE/expected.txt; print what differs and exit with status 1
+  --count          Count what is executed between the firmware's markers, by region, with cycles by the board's table of costs
+  --profile        The same, and the share of each symbol
   --timeout SECS   Stop a run that takes longer (default 120)
 ";
 
@@ -25,10 +27,13 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let mut name = None;
     let mut command = Vec::new();
     let mut compare = false;
+    let (mut count, mut profile) = (false, false);
     let mut limit = DEFAULT_LIMIT;
     while let Some(argument) = parser.next()? {
         match argument {
             Long("check") => compare = true,
+            Long("count") => count = true,
+            Long("profile") => profile = true,
             Long("timeout") => limit = Duration::from_secs(parser.value()?.parse()?),
             Value(word) if name.is_none() => name = Some(word.string()?),
             Value(word) => command.push(word.string()?),
@@ -39,12 +44,38 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
         return Err(Failure::cannot_run(format!("which board?\n\n{HELP}")));
     };
     let board = board::find(&name)?;
+    if compare && (count || profile) {
+        return Err(Failure::cannot_run("--check compares and --count counts; ask for one at a time"));
+    }
     if compare {
         return check(board, &command, limit);
     }
     let elf = board::build(board, &[])?;
+    if count || profile {
+        let run = plugin::run(board, &elf, &command, limit, profile)?;
+        print!("{}{}", String::from_utf8_lossy(&run.written), counts(&run.report));
+        return Ok(());
+    }
     let options = emulator::Options { arguments: &command, stream: true, ..Default::default() };
     emulator::run(board, &elf, limit, &options).map(|_| ())
+}
+
+/// What was counted, as a table: one line a region, their sum, then the symbols.
+fn counts(report: &plugin::Report) -> String {
+    let line = |name: &str, counts: &plugin::Counts| {
+        format!("{name:<12}{:>14}{:>14}{:>14}{:>14}", counts.instructions, counts.cycles, counts.loads, counts.stores)
+    };
+    let mut lines = vec![format!("{:<12}{:>14}{:>14}{:>14}{:>14}", "", "instructions", "cycles", "loads", "stores")];
+    let regions = report.regions.iter().enumerate();
+    lines.extend(regions.map(|(index, counts)| line(&format!("region {index}"), counts)));
+    let sum = report.sum();
+    lines.push(line("regions", &sum));
+    lines.push(line("whole run", &report.total));
+    lines.extend(report.symbols.iter().map(|symbol| {
+        let share = 100.0 * symbol.cycles as f64 / sum.cycles.max(1) as f64;
+        format!("{:>12}{:>14}{:>14}  {}", format!("{share:.1}%"), symbol.instructions, symbol.cycles, symbol.name)
+    }));
+    lines.join("\n") + "\n"
 }
 
 /// Runs the firmware with `command` and compares what it writes with the file beside the board's crate.

@@ -51,8 +51,8 @@ fn self_check(board: &'static Board) -> Measurement {
                 run.report.regions.len()
             )));
         }
-        let sum = |pick: fn(&plugin::Counts) -> u64| run.report.regions.iter().map(pick).sum::<u64>() as f64;
-        Ok(vec![sum(|counts| counts.instructions), sum(|counts| counts.cycles), figure(&run.written, "stack_peak_bytes")?])
+        let sum = run.report.sum();
+        Ok(vec![sum.instructions as f64, sum.cycles as f64, figure(&run.written, "stack_peak_bytes")?])
     };
     Measurement { rows: rows(board, &names), measure: Box::new(measure) }
 }
