@@ -239,9 +239,11 @@ pub enum Error {
     },
     /// A sampling setting is out of its range.
     Sampling {
+        /// Which setting.
+        key: SamplingKey,
         /// What is wrong.
         rule: Rule,
-        /// The bit pattern of the value.
+        /// The bit pattern of the value (an `f32`).
         found: u32,
     },
     /// A stop string cannot be used.
@@ -402,6 +404,42 @@ pub enum TokenizerKey {
     DummyPrefix,
 }
 
+/// A setting of the sampler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names are the settings")]
+pub enum SamplingKey {
+    Temperature,
+    TopP,
+    MinP,
+    RepeatPenalty,
+    Seed,
+}
+
+impl SamplingKey {
+    /// The setting as people write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Temperature => "temperature",
+            Self::TopP => "top-p",
+            Self::MinP => "min-p",
+            Self::RepeatPenalty => "repeat penalty",
+            Self::Seed => "seed",
+        }
+    }
+
+    /// What is allowed, in words.
+    pub const fn allowed(self) -> &'static str {
+        match self {
+            Self::Temperature => "0 or more; 0 always takes the likeliest token",
+            Self::TopP => "more than 0, at most 1; 1 turns it off",
+            Self::MinP => "0 or more, less than 1; 0 turns it off",
+            Self::RepeatPenalty => "more than 0; 1 turns it off",
+            Self::Seed => "1 or more: the generator cannot start from 0",
+        }
+    }
+}
+
 impl ConfigKey {
     /// The key as it is written in headers.
     pub const fn name(self) -> &'static str {
@@ -560,7 +598,7 @@ impl fmt::Display for Error {
                 f,
                 "this machine's float arithmetic is not IEEE as set up now (check {operation}: {found:08x}, not {expected:08x}): rounding mode, flush-to-zero or replaced float routines"
             ),
-            Self::Sampling { rule, found } => write!(f, "sampling setting {} {rule}", f32::from_bits(found)),
+            Self::Sampling { key, rule, found } => write!(f, "{} = {} {rule} ({})", key.name(), f32::from_bits(found), key.allowed()),
             Self::Stop { rule, found, allowed } => write!(f, "a stop string of {found} bytes {rule} ({allowed})"),
             Self::Output => f.write_str("the output could not be written to"),
         }

@@ -23,7 +23,7 @@ mod tensor;
 pub mod tokenizer;
 
 pub use dtype::{DType, KvDType};
-pub use error::{ConfigKey, Error, Part, Rule, TokenizerKey};
+pub use error::{ConfigKey, Error, Part, Rule, SamplingKey, TokenizerKey};
 pub use tensor::{Dims, TensorView};
 
 /// The number of the canonical arithmetic (docs/format/arithmetic.md) that this version computes.
