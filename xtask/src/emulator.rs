@@ -32,7 +32,10 @@ pub(crate) fn run(board: &Board, elf: &Path, limit: Duration, options: &Options<
     let reader = std::thread::spawn(move || collect(pipe, stream));
     let ended = wait(&mut child, limit);
     let written = reader.join().map_err(|_| Failure::cannot_run("the thread that reads the emulator's output broke"))?;
-    let told = format!("the firmware of {} `{}`", board.name, options.arguments.join(" "));
+    let told = match options.arguments {
+        [] => format!("the firmware of {}", board.name),
+        words => format!("the firmware of {} with `{}`", board.name, words.join(" ")),
+    };
     match ended? {
         None => {
             Err(Failure::found_wrong(format!("{told} did not end within {} s and was stopped; --timeout allows more", limit.as_secs())))

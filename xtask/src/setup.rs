@@ -132,18 +132,14 @@ fn rustup(kind: &str, name: &str) -> Outcome {
 /// The QEMU of this kind: the one on PATH, the one obtained earlier, or one obtained now.
 pub(crate) fn emulator(wanted: Emulator) -> Outcome<PathBuf> {
     let own = unpacked().join("usr/bin").join(wanted.program());
-    let mut unusable = None;
     for candidate in on_path(wanted.program()).into_iter().chain([own.clone()]) {
         if !candidate.is_file() {
             continue;
         }
         match usable(&candidate, wanted) {
             Ok(()) => return Ok(candidate),
-            Err(why) => unusable = Some(why),
+            Err(why) => eprintln!("xtask: {why}; another is used"),
         }
-    }
-    if let Some(why) = unusable {
-        eprintln!("{why}; getting another");
     }
     obtain(wanted)?;
     usable(&own, wanted)?;

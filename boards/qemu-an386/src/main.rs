@@ -6,7 +6,7 @@
 
 mod uart;
 
-use dmexp_board_app::{Board, cortex_m, run, semihost};
+use dmexp_board_app::{Board, cortex_m, run, semihost, text};
 use embedded_io::Write;
 use uart::Uart;
 
@@ -46,6 +46,16 @@ fn main() -> ! {
         Err(failure) => failure.exit_code(),
     };
     semihost::exit(code)
+}
+
+/// A fault ends the emulation at once, with the address of the instruction, instead of hanging until the time limit.
+#[cortex_m_rt::exception]
+unsafe fn HardFault(frame: &cortex_m_rt::ExceptionFrame) -> ! {
+    let mut uart = Uart::new();
+    let Ok(()) = uart.write_all(b"dmexp: hard fault at 0x");
+    let Ok(()) = text::write_hex32(&mut uart, frame.pc());
+    let Ok(()) = uart.write_all(b"\n");
+    semihost::exit(102)
 }
 
 /// Never linked: `cargo xtask size` fails when something can panic, and finds this handler by its text too.
