@@ -45,3 +45,23 @@ pub(crate) const fn part(bytes: &[u8], offset: usize, len: usize) -> Option<&[u8
         None => None,
     }
 }
+
+/// How many whole words of 32 bits there are.
+pub(crate) const fn word_count(bytes: &[u8]) -> u32 {
+    (bytes.len() / 4) as u32
+}
+
+/// Whether both are the same bytes (`==`, also in constants).
+pub(crate) const fn same(mut a: &[u8], mut b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    while let ([x, a_rest @ ..], [y, b_rest @ ..]) = (a, b) {
+        if *x != *y {
+            return false;
+        }
+        a = a_rest;
+        b = b_rest;
+    }
+    true
+}

@@ -48,6 +48,8 @@ pub enum Error {
         /// The value or limit allowed.
         allowed: u64,
     },
+    /// The file is of format 1, whose TOML header this build does not read: the cargo feature `toml` is off.
+    TomlNotBuilt,
     /// The file needs more memory than this target can address.
     TooLargeForTarget {
         /// Bytes needed.
@@ -545,6 +547,9 @@ impl fmt::Display for Error {
             Self::TrailingBytes { expected, found } => write!(f, "the file should end at byte {expected} but has {found} bytes"),
             Self::Layout { part, rule, offset, found, allowed } => {
                 write!(f, "{part}: the value {found} at offset {offset} {rule} ({allowed})")
+            }
+            Self::TomlNotBuilt => {
+                f.write_str("a format-1 file: build with the cargo feature `toml` to read it, or export it again as format 2")
             }
             Self::TooLargeForTarget { needed, addressable } => write!(f, "needs {needed} bytes, this target addresses {addressable}"),
             Self::Checksum { part, tensor, stored, computed } => {
