@@ -1,1 +1,23 @@
-//! Being written.
+//! The maths of arithmetic number 1, one file a family; called by the models, never by users' code directly.
+//!
+//! Every operator written in these files is one IEEE single-precision operation rounded to nearest even, in the order written: no fused multiply-add, no
+//! reassociation, no flushing of subnormals. The instruction-specific forms in `chip` give the same bits. Results are defined for every input and nothing
+//! here panics: slices that are too short are taken as far as they go.
+
+pub mod attention;
+pub mod check;
+pub(crate) mod chip;
+pub mod convert;
+pub mod ffn;
+pub mod kv;
+pub mod math;
+pub mod matvec;
+pub mod norm;
+pub(crate) mod portable;
+pub mod rope;
+pub mod sum;
+
+#[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
+mod test_rng;

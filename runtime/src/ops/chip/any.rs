@@ -1,0 +1,74 @@
+//! Machines without kernels of their own: the portable ones, and a square-root instruction where it can be reached.
+
+use crate::ops::convert::{self, F16, F32};
+use crate::ops::kv::KvRows;
+use crate::ops::portable;
+
+pub(crate) use portable::{divide, exp_minus, gate};
+
+/// The IEEE square root.
+#[inline]
+pub(crate) fn sqrt(x: f32) -> f32 {
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse"))]
+    {
+        use core::arch::x86_64::{_mm_cvtss_f32, _mm_set_ss, _mm_sqrt_ss};
+        // SAFETY: the three intrinsics only need SSE, which the cfg above says every machine of this build has.
+        unsafe { _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse")))]
+    portable::sqrt(x)
+}
+
+/// `out[r] = dot8(row r, x)`.
+#[cfg(feature = "f32")]
+pub(crate) fn matvec_f32(out: &mut [f32], rows: &[f32], x: &[f32]) {
+    portable::matvec::<F32>(out, rows, x);
+}
+
+/// `out[r] = dot8(row r, x)`, half precision.
+#[cfg(feature = "f16")]
+pub(crate) fn matvec_f16(out: &mut [f32], rows: &[u16], x: &[f32]) {
+    portable::matvec::<F16>(out, rows, x);
+}
+
+/// `out[r] = dot8(row r, x)`, bfloat16.
+#[cfg(feature = "bf16")]
+pub(crate) fn matvec_bf16(out: &mut [f32], rows: &[u16], x: &[f32]) {
+    portable::matvec::<convert::Bf16>(out, rows, x);
+}
+
+/// Half-precision patterns of `from`, nearest even.
+pub(crate) fn narrow_f16(to: &mut [u16], from: &[f32]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = convert::narrow_f16(*from);
+    }
+}
+
+/// As [`portable::scores`]; the first row of `keys` belongs to the first score.
+pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, stride: usize, offset: usize, scale: f32) -> f32 {
+    match keys {
+        KvRows::F32(keys) => portable::scores::<F32>(scores, q, keys, stride, offset, scale),
+        KvRows::F16(keys) => portable::scores::<F16>(scores, q, keys, stride, offset, scale),
+    }
+}
+
+/// As [`portable::mix`]; the first row of `values` belongs to the first weight.
+pub(crate) fn mix(
+    out: &mut [f32],
+    weights: &[f32],
+    values: KvRows<'_>,
+    stride: usize,
+    offset: usize,
+    first_lane: usize,
+    lanes: &mut [f32],
+) {
+    match values {
+        KvRows::F32(values) => portable::mix::<F32>(out, weights, values, stride, offset, first_lane, lanes),
+        KvRows::F16(values) => portable::mix::<F16>(out, weights, values, stride, offset, first_lane, lanes),
+    }
+}
+
+/// The value of a half-precision pattern, by whatever the kernels use for it.
+pub(crate) fn widen_f16(half: u16) -> f32 {
+    convert::widen_f16(half)
+}

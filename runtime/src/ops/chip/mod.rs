@@ -1,0 +1,10 @@
+//! The seam between the operations and the machine: one set of kernels, in forms for the instructions at hand. Called by the other files of `ops` alone.
+//!
+//! Whatever the machine, the kernels take the same arguments and give the same bits as those of [`super::portable`], which stand in where there is no form.
+
+#![allow(unsafe_code, reason = "the one place for it: every block says why it is sound")]
+
+#[cfg(not(all(target_arch = "arm", target_os = "none", target_abi = "eabihf")))]
+mod any;
+#[cfg(not(all(target_arch = "arm", target_os = "none", target_abi = "eabihf")))]
+pub(crate) use any::*;

@@ -1,0 +1,1 @@
+//! Bits computed once, to which every target is held.

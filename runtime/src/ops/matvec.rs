@@ -1,0 +1,182 @@
+//! Matrix times vector, and single rows widened: called by every model for each of its projections.
+
+use super::chip;
+#[cfg(any(feature = "f32", feature = "f16", feature = "bf16"))]
+use super::portable;
+use crate::format::{DType, TensorView};
+
+/// `out[r] = dot8(row r of w, x)`, then `+ bias[r]` if there is a bias.
+///
+/// `w` is [`out.len()`, `x.len()`] of any weight type at any address; the bits do not depend on the alignment. `bias` has `out.len()` elements. An element type
+/// that was left out of the build gives zeros, and so do a `w` with another width or too few rows: `bind` refuses both beforehand.
+pub fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &[f32], bias: Option<&TensorView<'_>>) {
+    if w.cols() != x.len() || w.rows() < out.len() {
+        out.fill(0.0);
+        return;
+    }
+    match w.dtype() {
+        #[cfg(feature = "f32")]
+        DType::F32 => match w.as_f32() {
+            Some(rows) => chip::matvec_f32(out, rows, x),
+            None => portable::matvec::<super::convert::F32Bytes>(out, w.bytes().as_chunks::<4>().0, x),
+        },
+        #[cfg(feature = "f16")]
+        DType::F16 => match w.as_u16() {
+            Some(rows) => chip::matvec_f16(out, rows, x),
+            None => portable::matvec::<super::convert::F16Bytes>(out, w.bytes().as_chunks::<2>().0, x),
+        },
+        #[cfg(feature = "bf16")]
+        DType::Bf16 => match w.as_u16() {
+            Some(rows) => chip::matvec_bf16(out, rows, x),
+            None => portable::matvec::<super::convert::Bf16Bytes>(out, w.bytes().as_chunks::<2>().0, x),
+        },
+        _ => out.fill(0.0),
+    }
+    if let Some(bias) = bias {
+        add_vector(out, bias);
+    }
+}
+
+/// `out` = row `row` of `w`, widened; zeros past the end of either.
+pub fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
+    let start = row.checked_mul(w.cols());
+    match (w.as_f32(), start) {
+        (Some(all), Some(start)) => {
+            let source = all.get(start..).unwrap_or(&[]);
+            let mut source = source.iter().take(w.cols());
+            for y in out {
+                *y = source.next().copied().unwrap_or(0.0);
+            }
+        }
+        (None, Some(start)) => {
+            for (j, y) in out.iter_mut().enumerate() {
+                *y = if j < w.cols() { w.get_f32(start.wrapping_add(j)) } else { 0.0 };
+            }
+        }
+        _ => out.fill(0.0),
+    }
+}
+
+fn add_vector(out: &mut [f32], vector: &TensorView<'_>) {
+    match vector.as_f32() {
+        Some(values) => {
+            for (y, b) in out.iter_mut().zip(values) {
+                *y += *b;
+            }
+        }
+        None => {
+            for (i, y) in out.iter_mut().enumerate() {
+                *y += vector.get_f32(i);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Dims;
+    use crate::ops::convert::narrow_f16;
+    use crate::ops::sum::dot8;
+    use crate::ops::test_rng::Rng;
+
+    /// Bytes at an address of the wanted remainder modulo 4.
+    struct Placed {
+        memory: Vec<u32>,
+        offset: usize,
+        len: usize,
+    }
+
+    impl Placed {
+        fn new(bytes: &[u8], offset: usize) -> Self {
+            let mut memory = vec![0u32; bytes.len() / 4 + 3];
+            bytemuck::cast_slice_mut(&mut memory)[offset..offset + bytes.len()].copy_from_slice(bytes);
+            Self { memory, offset, len: bytes.len() }
+        }
+
+        fn bytes(&self) -> &[u8] {
+            &bytemuck::cast_slice(&self.memory)[self.offset..self.offset + self.len]
+        }
+    }
+
+    fn stored(dtype: DType, values: &[f32]) -> (Vec<u8>, Vec<f32>) {
+        match dtype {
+            DType::F32 => (values.iter().flat_map(|v| v.to_le_bytes()).collect(), values.to_vec()),
+            DType::F16 => (
+                values.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect(),
+                values.iter().map(|v| half::f16::from_f32(*v).to_f32()).collect(),
+            ),
+            _ => (
+                values.iter().flat_map(|v| half::bf16::from_f32(*v).to_le_bytes()).collect(),
+                values.iter().map(|v| half::bf16::from_f32(*v).to_f32()).collect(),
+            ),
+        }
+    }
+
+    fn bits(values: &[f32]) -> Vec<u32> {
+        values.iter().map(|v| v.to_bits()).collect()
+    }
+
+    #[test]
+    fn every_type_at_every_address_gives_the_bits_of_dot8() {
+        let mut rng = Rng::new(2);
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
+            for cols in (1..34).chain([64, 100, 172, 255]) {
+                for rows in (0..10).chain([13]) {
+                    let (bytes, values) = stored(dtype, &rng.floats(rows.max(1) * cols));
+                    let (bias_bytes, bias) = stored(DType::F32, &rng.floats(rows.max(1)));
+                    let x = rng.floats(cols);
+                    let plain: Vec<f32> = values.chunks(cols).take(rows).map(|row| dot8(row, &x)).collect();
+                    let biased: Vec<f32> = plain.iter().zip(&bias).map(|(y, b)| y + b).collect();
+                    for offset in 0..4 {
+                        let placed = Placed::new(&bytes, offset);
+                        let w = TensorView::new(0, dtype, Dims::matrix(rows.max(1) as u32, cols as u32), placed.bytes()).unwrap();
+                        let placed = Placed::new(&bias_bytes, offset);
+                        let b = TensorView::new(0, DType::F32, Dims::vector(rows.max(1) as u32), placed.bytes()).unwrap();
+                        let mut out = vec![7.0; rows];
+                        matvec(&mut out, &w, &x, None);
+                        assert_eq!(bits(&out), bits(&plain), "{dtype} {rows} x {cols} + {offset}");
+                        matvec(&mut out, &w, &x, Some(&b));
+                        assert_eq!(bits(&out), bits(&biased), "{dtype} {rows} x {cols} + {offset}");
+                        for row in 0..rows {
+                            let mut out = vec![7.0; cols];
+                            widen_row(&mut out, &w, row);
+                            assert_eq!(bits(&out), bits(&values[row * cols..(row + 1) * cols]));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn half_subnormals_and_infinities_count() {
+        let halves = [0x0001u16, 0x8001, 0x03ff, 0x7bff, 0x0400, 0x3c00, 0x0000, 0x8000, 0x83ff];
+        let bytes: Vec<u8> = halves.iter().flat_map(|h| h.to_le_bytes()).collect();
+        let w = TensorView::new(0, DType::F16, Dims::matrix(1, 9), &bytes).unwrap();
+        let values: Vec<f32> = halves.iter().map(|h| half::f16::from_bits(*h).to_f32()).collect();
+        assert!(values.iter().zip(halves).all(|(v, h)| narrow_f16(*v) == h));
+        let x = [3.0, 5.0, 0.5, 1e-6, 2.0, 1.5, 1.0, 1.0, 7.0];
+        let mut out = [0.0];
+        matvec(&mut out, &w, &x, None);
+        assert_eq!(out[0].to_bits(), dot8(&values, &x).to_bits());
+    }
+
+    #[test]
+    fn what_does_not_fit_gives_zeros() {
+        let bytes = [0x40u8; 24];
+        let w = TensorView::new(0, DType::F32, Dims::matrix(2, 3), &bytes).unwrap();
+        let mut out = [7.0; 2];
+        matvec(&mut out, &w, &[1.0; 4], None);
+        assert_eq!(out, [0.0; 2]);
+        let mut out = [7.0; 3];
+        matvec(&mut out, &w, &[1.0; 3], None);
+        assert_eq!(out, [0.0; 3]);
+        let ids = TensorView::new(0, DType::U32, Dims::matrix(2, 3), &bytes).unwrap();
+        let mut out = [7.0; 2];
+        matvec(&mut out, &ids, &[1.0; 3], None);
+        assert_eq!(out, [0.0; 2]);
+        widen_row(&mut out, &w, usize::MAX);
+        assert_eq!(out, [0.0; 2]);
+    }
+}
