@@ -1,1 +1,37 @@
-//! Host side: the owned header, the writers, and every check there is.
+//! Host side: the owned headers, the writers, and every check that needs no running model. For the exporter, `info`, `verify` and `include_model!`.
+//!
+//! - [`Header`]: the TOML header of format 2; [`HeaderV1`]: that of format 1. `parse` and `to_text` are inverses.
+//! - [`derive_index`]: the one function from header to index.
+//! - [`Measure`]: first pass over the tensors (checksums, figures, offsets); [`write_v2`] and [`write_v1`]: second pass (the bytes).
+//! - [`strip`]: the form for firmware; [`verify`]: every check there is.
+
+mod check;
+mod error;
+mod header;
+mod header_text;
+mod header_v1;
+mod index;
+mod stats;
+mod toml_text;
+mod verify;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{HeaderError, WriteError};
+pub use header::{Config, Golden, GoldenPosition, Header, LlamaSettings, Payload, Provenance, Scalar, TensorEntry, TensorSpec, Tokenizer};
+pub use header_v1::{HeaderV1, Padding, TensorV1, llama_config_v1, to_bytes_v1, write_v1};
+pub use index::derive_index;
+pub use stats::{Figures, Measured, TensorMeter};
+pub use verify::{Left, Report, VerifyError, verify};
+pub use write::{DEFAULT_ALIGNMENT, Measure, TensorSink, rewrite_head, strip, to_bytes, write_v2};
+
+/// The longest TOML header, in bytes.
+pub const HEADER_LIMIT: u64 = 16 << 20;
+/// The longest index, in bytes.
+pub const INDEX_LIMIT: u64 = 64 << 20;
+/// The longest tensor name, in bytes.
+pub const NAME_LIMIT: usize = 128;
+/// The most tensors.
+pub const TENSOR_LIMIT: usize = 65_536;

@@ -1,0 +1,189 @@
+//! Figures of stored values, measured in one pass over a tensor's bytes: for the exporter's report, the header and `verify`.
+
+use crate::DType;
+use half::{bf16, f16};
+
+/// What the header says of a tensor's values as stored. The figures of a whole file are those of its weights merged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// Values that narrowing made exactly 0. Only the exporter knows it: the file has lost it.
+    pub flushed: u64,
+    /// Values below the element type's smallest normal number, zeros not counted.
+    pub subnormal: u64,
+    /// The largest magnitude.
+    pub max_abs: f32,
+    /// The smallest magnitude above 0; 0 if all values are 0.
+    pub min_nonzero_abs: f32,
+}
+
+impl Figures {
+    /// The figures of no values.
+    pub const NONE: Self = Self { flushed: 0, subnormal: 0, max_abs: 0.0, min_nonzero_abs: 0.0 };
+
+    /// The figures of both together.
+    #[must_use]
+    pub fn merged(self, other: Self) -> Self {
+        let min_nonzero_abs = match (self.min_nonzero_abs, other.min_nonzero_abs) {
+            (0.0, one) | (one, 0.0) => one,
+            (a, b) => a.min(b),
+        };
+        Self {
+            flushed: self.flushed + other.flushed,
+            subnormal: self.subnormal + other.subnormal,
+            max_abs: self.max_abs.max(other.max_abs),
+            min_nonzero_abs,
+        }
+    }
+}
+
+/// What a [`TensorMeter`] found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Their CRC-32.
+    pub crc32: u32,
+    /// The figures, with `flushed` 0; `None` for types that hold no weights (u8, u32).
+    pub figures: Option<Figures>,
+    /// The first element that is NaN or infinite, with its value.
+    pub non_finite: Option<(u64, f32)>,
+}
+
+/// Measures a tensor whose bytes come in pieces of any size.
+#[derive(Clone, Debug)]
+pub struct TensorMeter {
+    dtype: DType,
+    crc: crc32fast::Hasher,
+    bytes: u64,
+    // The start of an element whose other bytes come with the next piece.
+    carry: Vec<u8>,
+    max: u32,
+    // Smallest magnitude less 1, so that zeros wrap round to the top and do not count.
+    min_less_one: u32,
+    subnormal: u64,
+    non_finite: Option<(u64, f32)>,
+}
+
+/// Bits of a magnitude: which part of the word it is, and where normal and infinite numbers begin.
+struct Limits {
+    normal: u32,
+    infinite: u32,
+}
+
+impl TensorMeter {
+    /// A meter for elements of this type.
+    pub fn new(dtype: DType) -> Self {
+        Self {
+            dtype,
+            crc: crc32fast::Hasher::new(),
+            bytes: 0,
+            carry: Vec::with_capacity(4),
+            max: 0,
+            min_less_one: u32::MAX,
+            subnormal: 0,
+            non_finite: None,
+        }
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.crc.update(piece);
+        let size = self.dtype.size() as usize;
+        let mut rest = piece;
+        let mut element = (self.bytes - self.carry.len() as u64) / self.dtype.size();
+        self.bytes += piece.len() as u64;
+        if !self.dtype.is_weight() {
+            return;
+        }
+        while !self.carry.is_empty() {
+            let Some((first, tail)) = rest.split_first() else {
+                return;
+            };
+            self.carry.push(*first);
+            rest = tail;
+            if self.carry.len() == size {
+                let whole = std::mem::take(&mut self.carry);
+                self.scan(&whole, element);
+                element += 1;
+            }
+        }
+        let whole = rest.len() / size * size;
+        let (now, later) = rest.split_at(whole);
+        // Pieces small enough that a non-finite value, which is looked for a second time to say where it is, costs little.
+        for part in now.chunks(1 << 16) {
+            self.scan(part, element);
+            element += (part.len() / size) as u64;
+        }
+        self.carry.extend_from_slice(later);
+    }
+
+    fn scan(&mut self, bytes: &[u8], first: u64) {
+        match self.dtype {
+            DType::F32 => {
+                let limits = Limits { normal: 0x0080_0000, infinite: 0x7f80_0000 };
+                self.scan_as(bytes, first, &limits, |[a, b, c, d]: [u8; 4]| u32::from_le_bytes([a, b, c, d & 0x7f]));
+            }
+            DType::F16 => {
+                let limits = Limits { normal: 0x0400, infinite: 0x7c00 };
+                self.scan_as(bytes, first, &limits, |[a, b]: [u8; 2]| u32::from(u16::from_le_bytes([a, b & 0x7f])));
+            }
+            DType::Bf16 => {
+                let limits = Limits { normal: 0x0080, infinite: 0x7f80 };
+                self.scan_as(bytes, first, &limits, |[a, b]: [u8; 2]| u32::from(u16::from_le_bytes([a, b & 0x7f])));
+            }
+            DType::U8 | DType::U32 => {}
+        }
+    }
+
+    // Magnitudes of floats are ordered as their bits are.
+    fn scan_as<const N: usize>(&mut self, bytes: &[u8], first: u64, limits: &Limits, magnitude: impl Fn([u8; N]) -> u32) {
+        let (elements, _) = bytes.as_chunks::<N>();
+        let (mut max, mut min_less_one, mut subnormal) = (0u32, u32::MAX, 0u32);
+        for element in elements {
+            let bits = magnitude(*element);
+            max = max.max(bits);
+            min_less_one = min_less_one.min(bits.wrapping_sub(1));
+            subnormal += u32::from(bits.wrapping_sub(1) < limits.normal - 1);
+        }
+        self.max = self.max.max(max);
+        self.min_less_one = self.min_less_one.min(min_less_one);
+        self.subnormal += u64::from(subnormal);
+        if max >= limits.infinite && self.non_finite.is_none() {
+            let place = elements.iter().position(|element| magnitude(*element) >= limits.infinite);
+            if let Some((place, element)) = place.and_then(|place| Some((place, elements.get(place)?))) {
+                let negative = element.last().is_some_and(|byte| byte & 0x80 != 0);
+                let value = self.value(magnitude(*element));
+                self.non_finite = Some((first + place as u64, if negative { -value } else { value }));
+            }
+        }
+    }
+
+    fn value(&self, magnitude: u32) -> f32 {
+        match self.dtype {
+            DType::F16 => f16::from_bits(magnitude as u16).to_f32(),
+            DType::Bf16 => bf16::from_bits(magnitude as u16).to_f32(),
+            DType::F32 | DType::U8 | DType::U32 => f32::from_bits(magnitude),
+        }
+    }
+
+    /// The checksum so far, for combining with others.
+    pub(super) fn crc(&self) -> &crc32fast::Hasher {
+        &self.crc
+    }
+
+    /// What was found.
+    pub fn finish(&self) -> Measured {
+        let figures = Figures {
+            flushed: 0,
+            subnormal: self.subnormal,
+            max_abs: self.value(self.max),
+            min_nonzero_abs: self.value(self.min_less_one.wrapping_add(1)),
+        };
+        Measured {
+            bytes: self.bytes,
+            crc32: self.crc.clone().finalize(),
+            figures: self.dtype.is_weight().then_some(figures),
+            non_finite: self.non_finite,
+        }
+    }
+}

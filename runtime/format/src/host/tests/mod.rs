@@ -1,0 +1,8 @@
+//! Tests of the host side: one file a subject.
+
+mod damage;
+mod header;
+mod stats;
+pub(super) mod tiny;
+mod v1;
+mod write;

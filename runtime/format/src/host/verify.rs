@@ -1,0 +1,207 @@
+//! Every check of a file that needs no running model: for `dmexp export verify`, `include_model!` and `--check`.
+//!
+//! What needs the runtime (a tokenizer's arrays, golden vectors) is listed in [`Report::left`] for the caller to do.
+
+use super::{Figures, Header, HeaderError, HeaderV1, TensorMeter, derive_index};
+use crate::Error;
+use crate::arch::Architecture;
+use crate::file::ModelFile;
+use crate::tokenizer::TokenizerKind;
+use std::fmt;
+
+/// What a file was checked for, and what it was not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The checks that were made, in order, each in a few words.
+    pub done: Vec<&'static str>,
+    /// What could not be checked here, and why.
+    pub left: Vec<Left>,
+    /// Keys of the header that are not known and change nothing that is computed.
+    pub unknown_keys: Vec<String>,
+}
+
+/// A check that was not made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Left {
+    /// What.
+    pub check: &'static str,
+    /// Why not.
+    pub why: String,
+}
+
+/// Why a file failed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// The container, the index or the payload.
+    File(Error),
+    /// The header.
+    Header(HeaderError),
+    /// The header says something else of the payload than measuring it.
+    Figures {
+        /// The key, with the tensor's name.
+        key: String,
+        /// What the header says.
+        stored: String,
+        /// What the payload gives.
+        measured: String,
+    },
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => error.fmt(f),
+            Self::Header(error) => error.fmt(f),
+            Self::Figures { key, stored, measured } => write!(f, "header: {key}: the header says {stored}, the payload gives {measured}"),
+        }
+    }
+}
+
+impl std::error::Error for VerifyError {}
+
+impl From<Error> for VerifyError {
+    fn from(error: Error) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<HeaderError> for VerifyError {
+    fn from(error: HeaderError) -> Self {
+        Self::Header(error)
+    }
+}
+
+/// Checks a whole file. Reads all of it.
+///
+/// # Errors
+/// [`VerifyError`] with the first check that fails.
+pub fn verify(bytes: &[u8]) -> Result<Report, VerifyError> {
+    let file = ModelFile::open(bytes)?;
+    let mut report = Report { done: vec!["container: magic, version, lengths, limits"], left: Vec::new(), unknown_keys: Vec::new() };
+    match (file.index(), file.header_text()) {
+        (Some(index), text) => verify_v2(&file, index.bytes(), text, &mut report)?,
+        (None, text) => verify_v1(&file, text.unwrap_or_default(), &mut report)?,
+    }
+    Ok(report)
+}
+
+fn verify_v2(file: &ModelFile<'_>, index: &[u8], text: Option<&str>, report: &mut Report) -> Result<(), VerifyError> {
+    report.done.push("checksum of fixed part, header and index; padding is zero");
+    report.done.push("index: records, configuration, tokenizer facts, names (none given twice), offsets, golden vectors' form");
+    let header = match text {
+        None => {
+            let why = "the file has no header: it was stripped for firmware".to_string();
+            report.left.push(Left { check: "header and index agree; figures of the values", why });
+            None
+        }
+        Some(text) => {
+            let (header, unknown) = Header::parse(text)?;
+            report.unknown_keys = unknown;
+            report.done.push("header: TOML, every key of the right type, counts, the architecture's tensors by name and dims");
+            same_index(&derive_index(&header)?, index)?;
+            report.done.push("the index is what the header derives to");
+            Some(header)
+        }
+    };
+    file.verify_payload()?;
+    report.done.push("checksums of every tensor and of the payload; gaps are zero; weights are finite");
+    if let Some(header) = &header {
+        for (entry, tensor) in header.tensors.iter().zip(file.tensors()) {
+            let mut meter = TensorMeter::new(tensor.view.dtype());
+            meter.update(tensor.view.bytes());
+            if let (Some(stored), Some(measured)) = (entry.figures, meter.finish().figures) {
+                same_figures(&format!(" of {}", tensor.name), &stored, &measured)?;
+                same("subnormal", &format!(" of {}", tensor.name), stored.subnormal, measured.subnormal)?;
+            }
+        }
+        report.done.push("figures of every tensor: max_abs, min_nonzero_abs, subnormal");
+        report.left.push(Left { check: "flushed", why: "only the exporter saw the values that became 0".into() });
+    }
+    if file.tokenizer_facts()?.kind == TokenizerKind::SentencepieceBpe {
+        report.left.push(Left { check: "the tokenizer's arrays", why: "the tokenizer itself checks them".into() });
+    }
+    if file.golden().next().is_some() {
+        report.left.push(Left { check: "golden vectors", why: "they need the model to run".into() });
+    }
+    Ok(())
+}
+
+fn verify_v1(file: &ModelFile<'_>, text: &str, report: &mut Report) -> Result<(), VerifyError> {
+    let (header, unknown) = HeaderV1::parse(text)?;
+    report.unknown_keys = unknown;
+    report
+        .done
+        .push("header: TOML, every key of the right type, num_params and num_tensors as counted, no name given twice, no trailing bytes");
+    let architecture = file.architecture();
+    if architecture == Architecture::Llama {
+        report.done.push("the configuration, and the architecture's tensors by name and dims");
+        check_list_v1(file, &header)?;
+    } else {
+        let why = format!("the architecture {:?} is not built into this version", architecture.name());
+        report.left.push(Left { check: "the configuration, and whether it calls for these tensors", why });
+    }
+    file.verify_payload()?;
+    report.done.push("checksum of the payload; weights are finite");
+    let mut measured = Figures::NONE;
+    for tensor in file.tensors() {
+        let mut meter = TensorMeter::new(tensor.view.dtype());
+        meter.update(tensor.view.bytes());
+        measured = measured.merged(meter.finish().figures.unwrap_or(Figures::NONE));
+    }
+    let stored = Figures { max_abs: header.max_abs, min_nonzero_abs: header.min_nonzero_abs, ..Figures::NONE };
+    same_figures("", &stored, &measured)?;
+    report.done.push("figures: max_abs, min_nonzero_abs");
+    report.left.push(Left { check: "flushed", why: "only the exporter saw the values that became 0".into() });
+    report.left.push(Left { check: "damage to the header", why: "format 1 has no checksum over it".into() });
+    Ok(())
+}
+
+/// The tensors of a format-1 Llama are those that its configuration calls for, all of them, in order.
+fn check_list_v1(file: &ModelFile<'_>, header: &HeaderV1) -> Result<(), VerifyError> {
+    let config = file.llama_config()?;
+    for number in 0..config.weight_tensors() {
+        let Some(spec) = config.tensor(number) else { break };
+        let key = |key| format!("tensors[{number}].{key}");
+        let Some(tensor) = header.tensors.get(number as usize) else {
+            return Err(HeaderError::wrong(key("name"), "nothing", format!("\"{spec}\", which the configuration calls for")).into());
+        };
+        if !spec.is_named(tensor.name.as_bytes()) {
+            let allowed = format!("\"{spec}\", which the configuration calls for here");
+            return Err(HeaderError::wrong(key("name"), format!("{:?}", tensor.name), allowed).into());
+        }
+        if tensor.dims != spec.dims {
+            let allowed = format!("{:?}, which the configuration calls for", spec.dims.as_slice());
+            return Err(HeaderError::wrong(key("dims"), format!("{:?}", tensor.dims.as_slice()), allowed).into());
+        }
+    }
+    let count = config.weight_tensors() as usize;
+    match header.tensors.get(count) {
+        None => Ok(()),
+        Some(extra) => {
+            let allowed = format!("{count} tensors, which the configuration calls for");
+            Err(HeaderError::wrong(format!("tensors[{count}].name"), format!("{:?}", extra.name), allowed).into())
+        }
+    }
+}
+
+/// Refuses an index that differs from the derived one, at the first byte that does.
+fn same_index(derived: &[u8], stored: &[u8]) -> Result<(), VerifyError> {
+    if derived == stored {
+        return Ok(());
+    }
+    let place = derived.iter().zip(stored).position(|(a, b)| a != b).unwrap_or(derived.len().min(stored.len()));
+    Err(Error::IndexMismatch { offset: place as u64 }.into())
+}
+
+fn same_figures(of: &str, stored: &Figures, measured: &Figures) -> Result<(), VerifyError> {
+    same("max_abs", of, stored.max_abs, measured.max_abs)?;
+    same("min_nonzero_abs", of, stored.min_nonzero_abs, measured.min_nonzero_abs)
+}
+
+fn same<T: PartialEq + fmt::Display>(key: &str, of: &str, stored: T, measured: T) -> Result<(), VerifyError> {
+    if stored == measured {
+        return Ok(());
+    }
+    Err(VerifyError::Figures { key: format!("{key}{of}"), stored: stored.to_string(), measured: measured.to_string() })
+}
