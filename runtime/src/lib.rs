@@ -1,9 +1,38 @@
 //! Runs `.dmexp` language models without a heap, with the same bits on every machine.
+//!
+//! A file is checked once and then borrowed where it lies; a session works in one piece of memory that the caller owns:
+//!
+//! ```ignore
+//! include_model!(Stories = "stories.dmexp", context = 256, kv = f16);
+//! static ARENA: StaticCell<Arena<{ Stories::ARENA_LEN }>> = StaticCell::new();
+//!
+//! let mut session = Session::new(Stories::bind(), ARENA.init(Arena::new()), Sampler::greedy())?;
+//! session.generate("Once upon a time", 200, &mut uart)?;
+//! ```
+//!
+//! Files that arrive at run time go through [`format::file::ModelFile::open`] and [`Model::bind`].
 #![cfg_attr(not(any(test, feature = "std")), no_std)]
 #![deny(unsafe_code)]
 
 pub use dmexp_format as format;
 
+mod arena;
+#[cfg(all(feature = "macros", feature = "llama"))]
+#[doc(hidden)]
+#[path = "macro_support.rs"]
+pub mod __macro;
+pub mod models;
 pub mod ops;
 pub mod sampler;
+#[cfg(feature = "llama")]
+mod session;
+mod stop;
 pub mod tokenizer;
+
+pub use arena::{Arena, Memory};
+#[cfg(all(feature = "macros", feature = "llama"))]
+pub use dmexp_macros::include_model;
+pub use sampler::Sampler;
+#[cfg(feature = "llama")]
+pub use session::{Generated, Model, Session, Step, StopReason};
+pub use stop::{STOP_LEN_LIMIT, StopStrings};

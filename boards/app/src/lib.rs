@@ -1,17 +1,30 @@
 //! The application that every board runs: it reads one command, does it, and reports in text. Called by the `main` of each board crate.
 //!
 //! A board crate provides what differs between boards, the [`Board`] trait, and nothing else. Free text is for people; a line
-//! of the form `@name value` is a figure that `cargo xtask bench` reads.
+//! of the form `@name value` is a figure that `cargo xtask bench` reads. Commands:
+//!
+//! - `story [SEED]`, or nothing: the story of the built-in model
+//! - `info`: what the built-in model is and needs
+//! - `logits KV COUNT`: the logits of COUNT positions of the greedy text, as raw little-endian f32
+//! - `bench KV COUNT`: the same steps, each between the counting markers, then the stack used
+//!
+//! `file SHIFT LENGTH` before a command takes the model file that was loaded into memory, SHIFT bytes past an aligned address, in place of the built-in one.
 
 #![no_std]
 
+mod command;
 #[cfg(target_arch = "arm")]
 pub mod cortex_m;
 pub mod semihost;
+mod story;
 pub mod text;
-mod workload;
 
+use command::Words;
+use dmexp::format::file::ModelFile;
+use dmexp::format::{Error, KvDType};
+use dmexp::{Model, Sampler, Session, Step};
 use embedded_io::Write;
+use story::Story;
 
 /// What a board provides to the application.
 pub trait Board {
@@ -29,6 +42,9 @@ pub trait Board {
 
     /// Bytes of stack used at the deepest point since the stack was painted.
     fn stack_peak(&self) -> usize;
+
+    /// The memory into which a model file was loaded from outside, and memory besides that nobody uses: taken once.
+    fn spare_memory(&mut self) -> (&'static [u8], &'static mut [u32]);
 }
 
 /// Why the application stopped early.
@@ -39,8 +55,8 @@ pub enum Failure {
     UnknownCommand,
     /// The output did not take the text.
     Output,
-    /// The machine computed something else than what is known to be right.
-    WrongResult,
+    /// The model was refused, or a step failed.
+    Model(Error),
 }
 
 impl Failure {
@@ -48,49 +64,119 @@ impl Failure {
     pub fn exit_code(self) -> i32 {
         match self {
             Self::UnknownCommand => 2,
-            Self::Output | Self::WrongResult => 1,
+            Self::Output | Self::Model(_) => 1,
         }
     }
 }
 
-/// Does one command. An empty command is `check`.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Model(error)
+    }
+}
+
+/// Does one command.
 ///
 /// # Errors
 /// [`Failure`], after a line of text that says what went wrong wherever the output still works.
-pub fn run<B: Board>(board: &mut B, command: &[u8]) -> Result<(), Failure> {
-    match command {
-        b"" | b"check" => check(board),
-        b"bench" => bench(board),
-        _ => {
-            let known = "dmexp: unknown command; this firmware knows: check, bench\n";
-            say(board, known)?;
-            Err(Failure::UnknownCommand)
+pub fn run<B: Board>(board: &mut B, line: &[u8]) -> Result<(), Failure> {
+    #[cfg(feature = "seeded-panic")]
+    core::hint::black_box(line[core::hint::black_box(3)]);
+    let result = obey(board, &mut Words::new(line));
+    match result {
+        Err(Failure::UnknownCommand) => {
+            say(board, "dmexp: unknown command; this firmware knows: [file SHIFT LENGTH] story [SEED] | info | logits KV COUNT | bench KV COUNT\n")?;
+        }
+        Err(Failure::Model(error)) => {
+            say(board, "dmexp: refused: ")?;
+            text::write_error(board.output(), error).map_err(|_| Failure::Output)?;
+            say(board, "\n")?;
+        }
+        _ => {}
+    }
+    result
+}
+
+fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<(), Failure> {
+    let mut model = Story::bind();
+    let mut word = words.next();
+    let (memory, arena) = board.spare_memory();
+    if word == b"file" {
+        let (Some(shift), Some(len)) = (words.number(), words.number()) else { return Err(Failure::UnknownCommand) };
+        let bytes = memory.get(shift as usize..).and_then(|rest| rest.get(..len as usize)).unwrap_or(&[]);
+        model = Model::bind(&ModelFile::open(bytes)?)?;
+        word = words.next();
+    }
+    match word {
+        b"" | b"story" => {
+            let seed = words.number().unwrap_or(1);
+            story::tell(u64::from(seed), board.output())?;
+            say(board, "\n")
+        }
+        b"info" => info(board, &model),
+        b"logits" => {
+            let mut session = session(model, arena, words)?;
+            let count = words.number().unwrap_or(1);
+            logits(board, &mut session, count)
+        }
+        b"bench" => {
+            let mut session = session(model, arena, words)?;
+            let count = words.number().unwrap_or(1);
+            bench(board, &mut session, count)
+        }
+        _ => Err(Failure::UnknownCommand),
+    }
+}
+
+/// A greedy session whose KV type is the next word, begun with the begin-of-text token (or token 0).
+fn session(model: Model<'static>, arena: &'static mut [u32], words: &mut Words<'_>) -> Result<Session<'static>, Failure> {
+    let kv = match words.next() {
+        b"f32" => KvDType::F32,
+        b"f16" => KvDType::F16,
+        _ => return Err(Failure::UnknownCommand),
+    };
+    let bos = model.tokenizer().facts().bos;
+    let first = if bos < model.network().config().vocab_size { bos } else { 0 };
+    let mut session = Session::new(model.with_kv(kv), arena, Sampler::greedy())?.ignoring_end_of_text(true);
+    session.push_tokens(&[first])?;
+    Ok(session)
+}
+
+/// Says what the model is and what a session of it needs.
+fn info<B: Board>(board: &mut B, model: &Model<'_>) -> Result<(), Failure> {
+    let config = *model.network().config();
+    figure(board, "fingerprint", Story::FINGERPRINT)?;
+    figure(board, "arena_bytes", model.arena_len()? as u32)?;
+    figure(board, "context", model.context())?;
+    figure(board, "dim", config.dim)?;
+    figure(board, "n_layers", config.n_layers)?;
+    figure(board, "vocab_size", config.vocab_size)
+}
+
+/// Writes the logits of `count` positions of the greedy text.
+fn logits<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Failure> {
+    for _ in 0..count {
+        let logits = session.logits()?;
+        for logit in logits {
+            board.output().write_all(&logit.to_le_bytes()).map_err(|_| Failure::Output)?;
+        }
+        let best = dmexp::sampler::argmax(logits);
+        session.push_tokens(&[best])?;
+    }
+    Ok(())
+}
+
+/// Makes `count` steps, each a counted region of its own.
+fn bench<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Failure> {
+    for _ in 0..count {
+        board.count_begin();
+        let step = session.step();
+        board.count_end();
+        if let Step::Stop(_) = step? {
+            break;
         }
     }
-}
-
-/// Computes a checksum whose value is known and says whether it came out.
-fn check<B: Board>(board: &mut B) -> Result<(), Failure> {
-    let found = workload::crc32(workload::MESSAGE);
-    say(board, "dmexp: CRC-32 of \"123456789\" is ")?;
-    text::write_hex32(board.output(), found).map_err(|_| Failure::Output)?;
-    if found == workload::MESSAGE_CRC32 {
-        say(board, ", as it should be\n")
-    } else {
-        say(board, ", which is wrong\n")?;
-        Err(Failure::WrongResult)
-    }
-}
-
-/// Runs the workload between the markers and reports the stack that it took.
-fn bench<B: Board>(board: &mut B) -> Result<(), Failure> {
-    board.count_begin();
-    let found = workload::crc32(core::hint::black_box(workload::MESSAGE));
-    board.count_end();
-    if found != workload::MESSAGE_CRC32 {
-        return Err(Failure::WrongResult);
-    }
-    figure(board, "regions", 1)?;
+    figure(board, "regions", session.position())?;
     let peak = board.stack_peak();
     figure(board, "stack_peak_bytes", peak as u32)
 }

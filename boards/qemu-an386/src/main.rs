@@ -10,9 +10,17 @@ use dmexp_board_app::{Board, cortex_m, run, semihost, text};
 use embedded_io::Write;
 use uart::Uart;
 
+/// Half of the board's second RAM, in bytes.
+const HALF: usize = 8 << 20;
+/// The lower half: a model file that QEMU loads.
+const LOADED: *const u8 = 0x2100_0000 as *const u8;
+/// The upper half: arenas.
+const SPARE: *mut u32 = (0x2100_0000 + HALF) as *mut u32;
+
 /// This board, as the application sees it.
 struct An386 {
     uart: Uart,
+    memory_taken: bool,
 }
 
 impl Board for An386 {
@@ -33,6 +41,15 @@ impl Board for An386 {
     fn stack_peak(&self) -> usize {
         cortex_m::stack_peak()
     }
+
+    fn spare_memory(&mut self) -> (&'static [u8], &'static mut [u32]) {
+        if core::mem::replace(&mut self.memory_taken, true) {
+            return (&[], &mut []);
+        }
+        // SAFETY: the board has 16 MB of RAM at 0x2100_0000 that no section is linked into; the two halves do not overlap, every bit pattern
+        // is a byte or a word, and the flag lets them out once.
+        unsafe { (core::slice::from_raw_parts(LOADED, HALF), core::slice::from_raw_parts_mut(SPARE, HALF / 4)) }
+    }
 }
 
 #[cortex_m_rt::entry]
@@ -40,7 +57,7 @@ fn main() -> ! {
     cortex_m::paint_stack();
     let mut line = [0; semihost::COMMAND_LINE_LEN];
     let command = semihost::command(&mut line);
-    let mut board = An386 { uart: Uart::new() };
+    let mut board = An386 { uart: Uart::new(), memory_taken: false };
     let code = match run(&mut board, command) {
         Ok(()) => 0,
         Err(failure) => failure.exit_code(),

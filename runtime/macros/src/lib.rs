@@ -1,1 +1,31 @@
-//! Placeholder.
+//! `include_model!`: a model file becomes a type, and a bad file a compile error.
+//!
+//! Use it through the runtime crate: `dmexp::include_model!`.
+
+mod expand;
+mod parse;
+
+use proc_macro::TokenStream;
+
+/// Places a `.dmexp` file in the program and makes a type of it.
+///
+/// ```ignore
+/// dmexp::include_model!(pub Stories = "stories.dmexp", context = 256, kv = f16, section = ".model");
+/// ```
+///
+/// The path is relative to the source file that holds the call; `$NAME` in it stands for an environment variable of the build (`"$OUT_DIR/stories.dmexp"`). `context` (positions; default: all
+/// that the model was trained for), `kv` (`f32` or `f16`, the default) and `section` (the linker section of the weights) may be left out.
+///
+/// While the program compiles, every check that needs no run of the model is made: container, checksums, header against index, finite weights,
+/// names and dims against the configuration, tokenizer arrays. What does not pass is a compile error at the path.
+///
+/// The type has:
+/// - `bind() -> dmexp::Model<'static>`: the model, nothing left to check
+/// - `ARENA_LEN: usize`: bytes of arena that a session needs
+/// - `CONFIG`, `CONTEXT: u32`, `KV`, `FINGERPRINT: u32`: what the file and the call say
+///
+/// The weights lie in a static of alignment 64. No header and no parser get into the program.
+#[proc_macro]
+pub fn include_model(input: TokenStream) -> TokenStream {
+    parse::request(input).and_then(|request| expand::model(&request)).unwrap_or_else(|error| error.into_compile_error())
+}

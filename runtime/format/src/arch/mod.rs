@@ -1,6 +1,7 @@
 //! The architectures: for each its configuration, the checks on it, and the tensors it wants, in the order in which files list them.
 
 pub mod llama;
+pub mod llama_tensors;
 
 /// The kinds of model a file can hold. The numbers are those of the format-2 index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

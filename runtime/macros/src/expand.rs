@@ -1,0 +1,148 @@
+//! From a checked file to the code that stands for it.
+
+use crate::parse::{Refusal, Request};
+use dmexp_format::arch::Architecture;
+use dmexp_format::arch::llama::LlamaConfig;
+use dmexp_format::arch::llama_tensors::check_tensors;
+use dmexp_format::file::ModelFile;
+use dmexp_format::layout::LlamaLayout;
+use dmexp_format::tokenizer::{TokenizerFacts, TokenizerKind};
+use dmexp_format::{Dims, host};
+use proc_macro::TokenStream;
+use std::fmt::Write as _;
+
+/// Checks the file and writes the type.
+pub(crate) fn model(request: &Request) -> Result<TokenStream, Refusal> {
+    let shown = request.path.display();
+    let refuse = |message: String| Refusal::new(request.path_span, message);
+    let bytes = std::fs::read(&request.path).map_err(|error| refuse(format!("{shown}: {error}")))?;
+    let file = ModelFile::open(&bytes).map_err(|error| refuse(format!("{shown}: {error}")))?;
+    host::verify(&bytes).map_err(|error| refuse(format!("{shown}: {error}")))?;
+    if file.architecture() != Architecture::Llama {
+        return Err(refuse(format!("{shown}: include_model! cannot place a {} model yet", file.architecture().name())));
+    }
+    let config = check_tensors(&file).map_err(|error| refuse(format!("{shown}: {error}")))?;
+    let facts = file.tokenizer_facts().map_err(|error| refuse(format!("{shown}: {error}")))?;
+    let context = request.context.unwrap_or(config.max_seq_len);
+    LlamaLayout::new(&config, context, request.kv).map_err(|error| Refusal::new(request.context_span, format!("{shown}: {error}")))?;
+
+    let code = code(request, &bytes, &file, &config, &facts, context);
+    let body: TokenStream = code.parse().map_err(|error| refuse(format!("{shown}: the generated code does not parse: {error}")))?;
+    Ok(request.prefix.clone().into_iter().chain(body).collect())
+}
+
+fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaConfig, facts: &TokenizerFacts, context: u32) -> String {
+    let name = &request.name;
+    let path = request.path.display().to_string();
+    let payload = file.payload();
+    let (len, file_len) = (payload.len(), bytes.len());
+    let section = request.section.as_ref().map(|section| format!("#[unsafe(link_section = {section:?})]")).unwrap_or_default();
+    let weights = config.weight_tensors();
+    let mut table = String::new();
+    let mut dtypes = String::new();
+    for number in 0..weights {
+        let _ = writeln!(table, "{},", tensor(file, number));
+        if let Some(view) = file.tensor(number).filter(|view| view.dims().rank() > 1) {
+            let _ = writeln!(dtypes, "::dmexp::__macro::require_dtype({});", view.dtype().code());
+        }
+    }
+    let mut inv_freq = String::new();
+    if file.version() > 1 {
+        let _ = writeln!(table, "{},", tensor(file, weights));
+    } else {
+        // Format 1 has its frequencies in the configuration: they become one more tensor.
+        let mut frequencies = vec![0.0; config.head_dim as usize / 2];
+        let stored: Vec<u8> = match file.rope_inv_freq(&mut frequencies) {
+            Ok(()) => frequencies.iter().flat_map(|f| f.to_le_bytes()).collect(),
+            Err(_) => Vec::new(),
+        };
+        let _ = writeln!(
+            inv_freq,
+            "static INV_FREQ: ::dmexp::__macro::Aligned<[u8; {}]> = ::dmexp::__macro::Aligned({stored:?});",
+            stored.len()
+        );
+        let _ = writeln!(table, "::dmexp::__macro::tensor(&INV_FREQ.0, 0, 0, {}),", dims(Dims::vector(config.head_dim / 2)));
+    }
+    let arrays = match facts.kind {
+        TokenizerKind::SentencepieceBpe => facts.arrays.map(|number| tensor(file, number)).join(", "),
+        _ => ["::dmexp::format::TensorView::EMPTY"; 4].join(", "),
+    };
+    let (kv, fingerprint) = (format!("::dmexp::format::KvDType::{:?}", request.kv), file.fingerprint());
+    format!(
+        "
+        struct {name};
+        impl {name} {{
+            /// Positions of the context.
+            pub const CONTEXT: u32 = {context};
+            /// How keys and values are kept.
+            pub const KV: ::dmexp::format::KvDType = {kv};
+            /// The model's fingerprint: the same for every form of one file.
+            pub const FINGERPRINT: u32 = {fingerprint};
+            /// The model's configuration.
+            pub const CONFIG: ::dmexp::format::arch::llama::LlamaConfig = {config};
+            /// Bytes of arena that a session needs.
+            pub const ARENA_LEN: usize = ::dmexp::__macro::arena_len(&Self::CONFIG, Self::CONTEXT, Self::KV);
+            /// The model; nothing is left to check.
+            pub fn bind() -> ::dmexp::Model<'static> {{
+                const _: () = {{ {dtypes} }};
+                {section}
+                static DMEXP_MODEL: ::dmexp::__macro::Aligned<[u8; {len}]> =
+                    ::dmexp::__macro::Aligned(::dmexp::__macro::payload::<{len}>(include_bytes!({path:?}), {file_len}, {start}));
+                {inv_freq}
+                static TENSORS: [::dmexp::format::TensorView<'static>; {count}] = [{table}];
+                static ARRAYS: [::dmexp::format::TensorView<'static>; 4] = [{arrays}];
+                ::dmexp::Model::from_parts(
+                    ::dmexp::models::llama::Llama::from_table(Self::CONFIG, &TENSORS),
+                    ::dmexp::tokenizer::Tokenizer::from_parts({facts}, ARRAYS),
+                    Self::CONTEXT,
+                    Self::KV,
+                )
+            }}
+        }}
+        ",
+        config = config_code(config),
+        start = file_len - len,
+        count = weights + 1,
+        facts = facts_code(facts),
+    )
+}
+
+/// The view of a tensor within the payload.
+fn tensor(file: &ModelFile<'_>, number: u32) -> String {
+    let view = file.tensor(number).unwrap_or(dmexp_format::TensorView::EMPTY);
+    let offset = view.bytes().as_ptr().addr().saturating_sub(file.payload().as_ptr().addr());
+    format!("::dmexp::__macro::tensor(&DMEXP_MODEL.0, {offset}, {}, {})", view.dtype().code(), dims(view.dims()))
+}
+
+fn dims(dims: Dims) -> String {
+    format!("{}, {:?}", dims.rank(), dims.padded())
+}
+
+fn config_code(config: &LlamaConfig) -> String {
+    // Floats by their bits: no decimal in between.
+    let LlamaConfig { dim, hidden_dim, n_layers, n_heads, n_kv_heads, head_dim, vocab_size, max_seq_len, .. } = config;
+    format!(
+        "::dmexp::format::arch::llama::LlamaConfig {{
+            dim: {dim}, hidden_dim: {hidden_dim}, n_layers: {n_layers}, n_heads: {n_heads}, n_kv_heads: {n_kv_heads}, head_dim: {head_dim},
+            vocab_size: {vocab_size}, max_seq_len: {max_seq_len}, norm_eps: f32::from_bits({}),
+            rope_layout: ::dmexp::format::arch::llama::RopeLayout::{:?}, attention_factor: f32::from_bits({}),
+            tied_embeddings: {}, qkv_bias: {}, sliding_window: {},
+        }}",
+        config.norm_eps.to_bits(),
+        config.rope_layout,
+        config.attention_factor.to_bits(),
+        config.tied_embeddings,
+        config.qkv_bias,
+        config.sliding_window,
+    )
+}
+
+fn facts_code(facts: &TokenizerFacts) -> String {
+    let TokenizerFacts { n_pieces, add_bos, dummy_prefix, bos, pad, unk, byte_base, max_piece_len, arrays, eos, kind } = facts;
+    format!(
+        "::dmexp::format::tokenizer::TokenizerFacts {{
+            kind: ::dmexp::format::tokenizer::TokenizerKind::{kind:?}, n_pieces: {n_pieces}, add_bos: {add_bos}, dummy_prefix: {dummy_prefix},
+            bos: {bos}, pad: {pad}, unk: {unk}, byte_base: {byte_base}, max_piece_len: {max_piece_len}, arrays: {arrays:?}, eos: {eos:?},
+        }}"
+    )
+}

@@ -1,0 +1,58 @@
+//! What the code of `include_model!` calls while the program compiles. Not part of the public interface.
+
+use crate::format::arch::llama::LlamaConfig;
+use crate::format::layout::LlamaLayout;
+use crate::format::{DType, Dims, KvDType, TensorView};
+
+/// Puts bytes at an address that suits every element type and the widest loads.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Aligned<T>(pub T);
+
+/// The last `LEN` bytes of a file of `file_len` bytes, from `start` on.
+///
+/// # Panics
+/// While compiling, if the file is not the one that was checked.
+pub const fn payload<const LEN: usize>(file: &[u8], file_len: usize, start: usize) -> [u8; LEN] {
+    assert!(file.len() == file_len, "the model file changed while the program was compiled: compile again");
+    match file.split_at(start).1.first_chunk::<LEN>() {
+        Some(found) => *found,
+        None => panic!("the model file changed while the program was compiled: compile again"),
+    }
+}
+
+/// The view of a tensor within the payload.
+///
+/// # Panics
+/// While compiling, if it does not lie within the payload.
+pub const fn tensor(payload: &'static [u8], offset: usize, dtype: u8, rank: u32, sizes: [u32; 4]) -> TensorView<'static> {
+    let Some(dtype) = DType::from_code(dtype) else { panic!("unknown element type") };
+    let Ok(dims) = Dims::new(0, rank, sizes) else { panic!("impossible dims") };
+    let len = dims.count() * dtype.size();
+    let bytes = payload.split_at(offset).1.split_at(len as usize).0;
+    match TensorView::new(0, dtype, dims, bytes) {
+        Ok(view) => view,
+        Err(_) => panic!("the tensor does not lie within the payload"),
+    }
+}
+
+/// Bytes of arena for a session.
+///
+/// # Panics
+/// While compiling, if the target cannot address them.
+pub const fn arena_len(config: &LlamaConfig, context: u32, kv: KvDType) -> usize {
+    match LlamaLayout::new(config, context, kv) {
+        Ok(layout) => layout.total_bytes,
+        Err(_) => panic!("this model with this context needs more memory than the target can address: ask for a smaller `context`"),
+    }
+}
+
+/// Stops the build where the kernels for an element type were left out.
+///
+/// # Panics
+/// While compiling, if the feature is off.
+pub const fn require_dtype(code: u8) {
+    assert!(code != 0 || cfg!(feature = "f32"), "this model has weights in f32: build `dmexp` with the feature `f32`");
+    assert!(code != 1 || cfg!(feature = "f16"), "this model has weights in f16: build `dmexp` with the feature `f16`");
+    assert!(code != 2 || cfg!(feature = "bf16"), "this model has weights in bf16: build `dmexp` with the feature `bf16`");
+}

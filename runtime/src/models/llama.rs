@@ -1,0 +1,215 @@
+//! Llama-family decoders: what a step computes, from a token to the logits of the next one.
+//!
+//! Read it from top to bottom: where the weights are, what a session keeps in memory, the step. The arithmetic is that of docs/format/arithmetic.md; the
+//! model is that of Touvron et al., "LLaMA" (2023), with grouped key/value heads (Ainslie et al., 2023), rotary positions (Su et al., 2021), RMS norms and a gated feed-forward network.
+
+use crate::arena::Carve;
+use crate::format::arch::llama::{LlamaConfig, TensorKind};
+use crate::format::arch::llama_tensors::check_tensors;
+use crate::format::file::ModelFile;
+use crate::format::layout::LlamaLayout;
+use crate::format::{DType, Error, KvDType, TensorView};
+use crate::ops::attention::{Heads, attention};
+use crate::ops::ffn::{add, gate};
+use crate::ops::kv::KvCache;
+use crate::ops::matvec::{matvec, widen_row};
+use crate::ops::norm::rmsnorm;
+use crate::ops::rope::{rotate, rotation};
+
+/// A model's weights, where they lie. Nothing is copied, and no step can fail on the file's account.
+#[derive(Clone, Copy, Debug)]
+pub struct Llama<'a> {
+    config: LlamaConfig,
+    weights: Weights<'a>,
+}
+
+/// Where tensor `n` of the file's order is.
+#[derive(Clone, Copy, Debug)]
+enum Weights<'a> {
+    /// In a table that `include_model!` made.
+    Table(&'a [TensorView<'a>]),
+    /// In the file, which knows.
+    File(ModelFile<'a>),
+}
+
+impl<'a> Llama<'a> {
+    /// The weights of an opened file: every tensor that the configuration calls for is there, in order, with its name and dims, and nothing else.
+    ///
+    /// # Errors
+    /// Those of [`check_tensors`]; [`Error::DTypeNotBuilt`] where the cargo feature for a tensor's element type was left out.
+    pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
+        let config = check_tensors(file)?;
+        for number in 0..config.weight_tensors() {
+            if let Some(tensor) = file.tensor(number) {
+                let built = match tensor.dtype() {
+                    DType::F32 => cfg!(feature = "f32"),
+                    DType::F16 => cfg!(feature = "f16"),
+                    DType::Bf16 => cfg!(feature = "bf16"),
+                    _ => false,
+                };
+                // Gains and biases are f32 in every format-2 file and are read without a kernel: the features are about matrices.
+                let plain_vector = tensor.dims().rank() == 1 && tensor.dtype() == DType::F32;
+                if !built && !plain_vector {
+                    return Err(Error::DTypeNotBuilt { tensor: number, code: tensor.dtype().code() });
+                }
+            }
+        }
+        Ok(Self { config, weights: Weights::File(*file) })
+    }
+
+    /// The weights in a table in the order of [`LlamaConfig::tensor`]: what `include_model!` writes after it has checked the file.
+    pub const fn from_table(config: LlamaConfig, table: &'a [TensorView<'a>]) -> Self {
+        Self { config, weights: Weights::Table(table) }
+    }
+
+    /// The model's configuration.
+    pub const fn config(&self) -> &LlamaConfig {
+        &self.config
+    }
+
+    fn tensor(&self, kind: TensorKind, layer: u32) -> TensorView<'a> {
+        let number = self.config.tensor_number(kind, layer);
+        match self.weights {
+            Weights::Table(table) => table.get(number as usize).copied(),
+            Weights::File(file) => file.tensor(number),
+        }
+        .unwrap_or(TensorView::EMPTY)
+    }
+
+    fn bias(&self, kind: TensorKind, layer: u32) -> Option<TensorView<'a>> {
+        self.config.qkv_bias.then(|| self.tensor(kind, layer))
+    }
+
+    fn inv_freq(&self, out: &mut [f32]) -> Result<(), Error> {
+        match self.weights {
+            Weights::Table(_) => {
+                let tensor = self.tensor(TensorKind::RopeInvFreq, 0);
+                for (i, frequency) in out.iter_mut().enumerate() {
+                    *frequency = tensor.get_f32(i);
+                }
+                Ok(())
+            }
+            Weights::File(file) => file.rope_inv_freq(out),
+        }
+    }
+}
+
+/// What a session of a Llama model keeps in memory, carved from the arena by [`LlamaLayout`].
+#[derive(Debug)]
+pub(crate) struct State<'m> {
+    pub(crate) kv: KvCache<'m>,
+    inv_freq: &'m [f32],
+    cos: &'m mut [f32],
+    sin: &'m mut [f32],
+    x: &'m mut [f32],
+    xb: &'m mut [f32],
+    pub(crate) shared: &'m mut [f32],
+    pub(crate) tokens: &'m mut [u32],
+}
+
+impl<'m> State<'m> {
+    /// Carves `memory` for `model`.
+    ///
+    /// # Errors
+    /// Those of [`LlamaLayout::new`], [`Error::ArenaTooSmall`], and those of reading the rotation frequencies.
+    pub(crate) fn new(model: &Llama<'_>, context: u32, kv: KvDType, memory: &'m mut [u32]) -> Result<Self, Error> {
+        let layout = LlamaLayout::new(&model.config, context, kv)?;
+        let found = memory.len() as u64 * size_of::<u32>() as u64;
+        if found < layout.total_bytes as u64 {
+            return Err(Error::ArenaTooSmall { needed: layout.total_bytes as u64, found });
+        }
+        let mut carve = Carve::new(memory);
+        let cache = carve.words(layout.kv_bytes / size_of::<u32>());
+        let inv_freq = carve.floats(layout.inv_freq);
+        model.inv_freq(inv_freq)?;
+        Ok(Self {
+            kv: KvCache::new(cache, kv, model.config.n_layers as usize, context as usize, model.config.kv_dim() as usize)?,
+            inv_freq,
+            cos: carve.floats(layout.rotation / 2),
+            sin: carve.floats(layout.rotation / 2),
+            x: carve.floats(layout.x),
+            xb: carve.floats(layout.xb),
+            shared: carve.floats(layout.shared),
+            tokens: carve.words(layout.tokens),
+        })
+    }
+
+    /// The logits of the last step that computed them, and the sampler's room for an order of them, within `shared`.
+    pub(crate) fn split_logits(shared: &mut [f32], vocab_size: u32) -> (&mut [f32], &mut [u32]) {
+        let (logits, rest) = split(shared, vocab_size as usize);
+        let (order, _) = split(rest, vocab_size as usize);
+        (logits, bytemuck::cast_slice_mut(order))
+    }
+}
+
+impl Llama<'_> {
+    /// Feeds `token` at `position`: keys and values are stored, and the residual stream holds what [`Llama::logits`] turns into logits.
+    ///
+    /// The caller has checked that `token` is in the vocabulary and `position` in the context.
+    pub(crate) fn step(&self, state: &mut State<'_>, token: u32, position: u32) {
+        let config = &self.config;
+        let (q_dim, kv_dim) = (config.q_dim() as usize, config.kv_dim() as usize);
+        let head_dim = config.head_dim as usize;
+        let first = match config.sliding_window {
+            0 => 0,
+            window => (position + 1).saturating_sub(window),
+        };
+        let heads = Heads { n_heads: config.n_heads as usize, n_kv_heads: config.n_kv_heads as usize, head_dim };
+
+        widen_row(state.x, &self.tensor(TensorKind::TokEmbeddings, 0), token as usize);
+        rotation(state.cos, state.sin, state.inv_freq, position, config.attention_factor);
+
+        for layer in 0..config.n_layers {
+            // Attention.
+            let (normed, _) = split(state.xb, config.dim as usize);
+            rmsnorm(normed, state.x, &self.tensor(TensorKind::AttentionNorm, layer), config.norm_eps);
+            let (q, rest) = split(state.shared, q_dim);
+            let (k, rest) = split(rest, kv_dim);
+            let (v, scratch) = split(rest, kv_dim);
+            matvec(q, &self.tensor(TensorKind::Wq, layer), normed, self.bias(TensorKind::Bq, layer).as_ref());
+            matvec(k, &self.tensor(TensorKind::Wk, layer), normed, self.bias(TensorKind::Bk, layer).as_ref());
+            matvec(v, &self.tensor(TensorKind::Wv, layer), normed, self.bias(TensorKind::Bv, layer).as_ref());
+            rotate(q, head_dim, state.cos, state.sin, config.rope_layout);
+            rotate(k, head_dim, state.cos, state.sin, config.rope_layout);
+            state.kv.store(layer as usize, position as usize, k, v);
+            let (attended, _) = split(state.xb, q_dim);
+            let (lanes, scores) = split(scratch, 8 * head_dim);
+            let (keys, values) = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
+            attention(attended, q, keys, values, heads, (first as usize, position as usize), scores, lanes);
+            let (projected, _) = split(state.shared, config.dim as usize);
+            matvec(projected, &self.tensor(TensorKind::Wo, layer), attended, None);
+            add(state.x, projected);
+
+            // Feed-forward network.
+            let (normed, _) = split(state.xb, config.dim as usize);
+            rmsnorm(normed, state.x, &self.tensor(TensorKind::FfnNorm, layer), config.norm_eps);
+            let (hidden, rest) = split(state.shared, config.hidden_dim as usize);
+            let (up, _) = split(rest, config.hidden_dim as usize);
+            matvec(hidden, &self.tensor(TensorKind::W1, layer), normed, None);
+            matvec(up, &self.tensor(TensorKind::W3, layer), normed, None);
+            gate(hidden, up);
+            let (down, _) = split(state.xb, config.dim as usize);
+            matvec(down, &self.tensor(TensorKind::W2, layer), hidden, None);
+            add(state.x, down);
+        }
+    }
+
+    /// The logits after the last [`Llama::step`], which fed `position`; [`State::split_logits`] finds them.
+    ///
+    /// # Errors
+    /// [`Error::NonFiniteLogits`]: the weights are damaged.
+    pub(crate) fn logits(&self, state: &mut State<'_>, position: u32) -> Result<(), Error> {
+        let config = &self.config;
+        let (normed, _) = split(state.xb, config.dim as usize);
+        rmsnorm(normed, state.x, &self.tensor(TensorKind::Norm, 0), config.norm_eps);
+        let (logits, _) = split(state.shared, config.vocab_size as usize);
+        let classifier = if config.tied_embeddings { TensorKind::TokEmbeddings } else { TensorKind::Output };
+        matvec(logits, &self.tensor(classifier, 0), normed, None);
+        if logits.iter().all(|logit| logit.is_finite()) { Ok(()) } else { Err(Error::NonFiniteLogits { position }) }
+    }
+}
+
+/// The first `count` values and the rest. The layout made every part large enough: where it did not, both are empty.
+fn split(values: &mut [f32], count: usize) -> (&mut [f32], &mut [f32]) {
+    values.split_at_mut_checked(count).unwrap_or_default()
+}

@@ -1,0 +1,363 @@
+//! From a prompt to text: one step a call, or streamed to a writer.
+
+use crate::arena::Memory;
+use crate::format::file::ModelFile;
+use crate::format::layout::LlamaLayout;
+use crate::format::{Error, KvDType, TensorView};
+use crate::models::llama::{Llama, State};
+use crate::ops::check::self_check;
+use crate::sampler::Sampler;
+use crate::stop::StopStrings;
+use crate::tokenizer::{Piece, Tokenizer, Utf8Stream};
+
+/// A network with its tokenizer and the choices that decide how much memory a session needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Model<'a> {
+    network: Llama<'a>,
+    tokenizer: Tokenizer<'a>,
+    context: u32,
+    kv: KvDType,
+}
+
+impl<'a> Model<'a> {
+    /// The model of an opened file, with the context that it was trained for and keys and values in f16.
+    ///
+    /// # Errors
+    /// Those of [`Llama::bind`] and [`Tokenizer::check`].
+    pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
+        let network = Llama::bind(file)?;
+        let context = network.config().max_seq_len;
+        let facts = file.tokenizer_facts()?;
+        let tokenizer = Tokenizer::from_parts(facts, facts.arrays.map(|number| file.tensor(number).unwrap_or(TensorView::EMPTY)));
+        tokenizer.check()?;
+        Ok(Self { network, tokenizer, context, kv: KvDType::default() })
+    }
+
+    /// A model of parts that were checked before: what `include_model!` writes.
+    pub const fn from_parts(network: Llama<'a>, tokenizer: Tokenizer<'a>, context: u32, kv: KvDType) -> Self {
+        Self { network, tokenizer, context, kv }
+    }
+
+    /// The same model with room for `context` positions. Checked by [`Session::new`].
+    #[must_use]
+    pub const fn with_context(self, context: u32) -> Self {
+        Self { context, ..self }
+    }
+
+    /// The same model with keys and values kept as `kv`.
+    #[must_use]
+    pub const fn with_kv(self, kv: KvDType) -> Self {
+        Self { kv, ..self }
+    }
+
+    /// The same model with another tokenizer (format-1 files carry none).
+    #[must_use]
+    pub const fn with_tokenizer(self, tokenizer: Tokenizer<'a>) -> Self {
+        Self { tokenizer, ..self }
+    }
+
+    /// The network.
+    pub const fn network(&self) -> &Llama<'a> {
+        &self.network
+    }
+
+    /// The tokenizer.
+    pub const fn tokenizer(&self) -> &Tokenizer<'a> {
+        &self.tokenizer
+    }
+
+    /// Positions of the context.
+    pub const fn context(&self) -> u32 {
+        self.context
+    }
+
+    /// How keys and values are kept.
+    pub const fn kv(&self) -> KvDType {
+        self.kv
+    }
+
+    /// Bytes of arena that a session needs.
+    ///
+    /// # Errors
+    /// Those of [`LlamaLayout::new`].
+    pub fn arena_len(&self) -> Result<usize, Error> {
+        LlamaLayout::new(self.network.config(), self.context, self.kv).map(|layout| layout.total_bytes)
+    }
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Step<'a> {
+    /// A token of the prompt was fed; more of the prompt follows.
+    Prompt {
+        /// The token.
+        token: u32,
+    },
+    /// A new token was chosen.
+    Token {
+        /// The token.
+        token: u32,
+        /// Its bytes, which need not be whole characters: see [`Utf8Stream`].
+        text: Piece<'a>,
+    },
+    /// Nothing more comes.
+    Stop(StopReason),
+}
+
+/// Why generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The model said so, with this token.
+    EndOfText(u32),
+    /// As many tokens as were asked for.
+    MaxTokens,
+    /// A stop string came up.
+    StopString,
+    /// Every position of the context is used.
+    ContextFull,
+}
+
+/// What [`Session::generate`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generated {
+    /// Tokens of the prompt, begin-of-text included.
+    pub prompt_tokens: u32,
+    /// New tokens.
+    pub tokens: u32,
+    /// Why it ended.
+    pub stop: StopReason,
+}
+
+/// One text being continued by a model, in memory that the caller owns.
+#[derive(Debug)]
+pub struct Session<'a> {
+    model: Model<'a>,
+    state: State<'a>,
+    sampler: Sampler,
+    stops: StopStrings<'a>,
+    ignore_end_of_text: bool,
+    /// Tokens fed so far: the position of the next one.
+    position: u32,
+    /// Tokens known so far: fed, or waiting to be fed.
+    known: u32,
+    ended: Option<StopReason>,
+}
+
+impl<'a> Session<'a> {
+    /// A session of `model` in `memory` (an [`Arena`](crate::Arena) of [`Model::arena_len`] bytes).
+    ///
+    /// # Errors
+    /// [`Error::ArithmeticSelfCheck`] if this machine's floats do not behave as IEEE says, [`Error::ArenaTooSmall`], [`Error::Context`],
+    /// [`Error::TooLargeForTarget`].
+    pub fn new<M: Memory + ?Sized>(model: Model<'a>, memory: &'a mut M, sampler: Sampler) -> Result<Self, Error> {
+        Self::in_words(model, memory.words(), sampler)
+    }
+
+    fn in_words(model: Model<'a>, memory: &'a mut [u32], sampler: Sampler) -> Result<Self, Error> {
+        self_check()?;
+        let state = State::new(&model.network, model.context, model.kv, memory)?;
+        Ok(Self { model, state, sampler, stops: StopStrings::NONE, ignore_end_of_text: false, position: 0, known: 0, ended: None })
+    }
+
+    /// Ends texts at `stops` as well.
+    #[must_use]
+    pub fn with_stops(mut self, stops: StopStrings<'a>) -> Self {
+        self.stops = stops;
+        self
+    }
+
+    /// Goes on after an end-of-text token, if `ignore`.
+    #[must_use]
+    pub fn ignoring_end_of_text(mut self, ignore: bool) -> Self {
+        self.ignore_end_of_text = ignore;
+        self
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model<'a> {
+        &self.model
+    }
+
+    /// Tokens fed so far.
+    pub fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// Tokens known so far, fed or waiting to be fed.
+    pub fn tokens(&self) -> &[u32] {
+        self.state.tokens.get(..self.known as usize).unwrap_or(&[])
+    }
+
+    /// Forgets everything: the next prompt begins a new text. The sampler goes on with its random numbers.
+    pub fn reset(&mut self) {
+        self.position = 0;
+        self.known = 0;
+        self.ended = None;
+        self.stops.reset();
+    }
+
+    /// Puts `text` behind what is known; at the beginning of a text the begin-of-text token goes before it, if the tokenizer wants one. Returns the number of tokens added.
+    ///
+    /// # Errors
+    /// [`Error::PromptTooLong`] if the tokens do not fit the context, [`Error::NoPrompt`] if there would be none at all, and those of [`Tokenizer::encode`].
+    pub fn prompt(&mut self, text: &[u8]) -> Result<u32, Error> {
+        let room = self.model.context - self.known;
+        let fresh = self.known == 0;
+        let State { kv, shared, tokens, .. } = &mut self.state;
+        // Before the first step nobody needs the cache, so a long prompt can be merged there; later the room for logits has to do.
+        let scratch = if fresh { kv.words() } else { bytemuck::cast_slice_mut(shared) };
+        let count = self.model.tokenizer.encode(text, fresh, scratch)?;
+        let (Some(found), Some(place)) =
+            (scratch.get(..count), tokens.get_mut(self.known as usize..).and_then(|rest| rest.get_mut(..count)))
+        else {
+            return Err(Error::PromptTooLong { tokens: count as u64, room: u64::from(room) });
+        };
+        place.copy_from_slice(found);
+        if fresh && count == 0 {
+            return Err(Error::NoPrompt);
+        }
+        self.known += count as u32;
+        self.ended = None;
+        Ok(count as u32)
+    }
+
+    /// Puts tokens behind what is known.
+    ///
+    /// # Errors
+    /// [`Error::Token`] for one that is not in the vocabulary, [`Error::PromptTooLong`] if they do not fit the context; nothing is added then.
+    pub fn push_tokens(&mut self, tokens: &[u32]) -> Result<(), Error> {
+        let vocab_size = self.model.network.config().vocab_size;
+        if let Some(&found) = tokens.iter().find(|token| **token >= vocab_size) {
+            return Err(Error::Token { found, vocab_size });
+        }
+        let room = self.model.context - self.known;
+        let Some(place) = self.state.tokens.get_mut(self.known as usize..).and_then(|rest| rest.get_mut(..tokens.len())) else {
+            return Err(Error::PromptTooLong { tokens: tokens.len() as u64, room: u64::from(room) });
+        };
+        place.copy_from_slice(tokens);
+        self.known += tokens.len() as u32;
+        self.ended = None;
+        Ok(())
+    }
+
+    /// Feeds the next known token. When it was the last one known, the logits are computed and the sampler chooses the next.
+    ///
+    /// # Errors
+    /// [`Error::NoPrompt`] if nothing is known yet; [`Error::NonFiniteLogits`].
+    pub fn step(&mut self) -> Result<Step<'a>, Error> {
+        if let Some(reason) = self.ended {
+            return Ok(Step::Stop(reason));
+        }
+        let Some(fed) = self.feed()? else { return Ok(self.end(StopReason::ContextFull)) };
+        if self.position < self.known {
+            return Ok(Step::Prompt { token: fed });
+        }
+        self.model.network.logits(&mut self.state, self.position - 1)?;
+        let recent = self.state.tokens.get(..self.position as usize).unwrap_or(&[]);
+        let (logits, order) = State::split_logits(self.state.shared, self.model.network.config().vocab_size);
+        let token = self.sampler.sample(logits, order, recent)?;
+        // A second begin-of-text means that the model begins another text: this one is over, as llama2.c sees it too.
+        let ends = self.model.tokenizer.ends_text(token) || token == self.model.tokenizer.facts().bos;
+        if ends && !self.ignore_end_of_text {
+            return Ok(self.end(StopReason::EndOfText(token)));
+        }
+        if let Some(place) = self.state.tokens.get_mut(self.known as usize) {
+            *place = token;
+            self.known += 1;
+        }
+        Ok(Step::Token { token, text: self.model.tokenizer.decode(fed, token) })
+    }
+
+    /// Feeds all known tokens and returns the logits after the last, [`vocab_size`](crate::format::arch::llama::LlamaConfig::vocab_size) of
+    /// them. They are lost with the next call.
+    ///
+    /// # Errors
+    /// [`Error::NoPrompt`] if no token waits to be fed; [`Error::NonFiniteLogits`].
+    pub fn logits(&mut self) -> Result<&[f32], Error> {
+        if self.position == self.known {
+            return Err(Error::NoPrompt);
+        }
+        while self.position < self.known {
+            self.feed()?;
+        }
+        self.model.network.logits(&mut self.state, self.position - 1)?;
+        let (logits, _) = State::split_logits(self.state.shared, self.model.network.config().vocab_size);
+        Ok(logits)
+    }
+
+    /// Continues `prompt` by at most `max_tokens` tokens and writes the new text to `out`, whole characters at a time.
+    ///
+    /// # Errors
+    /// Those of [`Session::prompt`] and [`Session::step`]; [`Error::Output`] if `out` fails.
+    pub fn generate(&mut self, prompt: &str, max_tokens: u32, out: &mut impl embedded_io::Write) -> Result<Generated, Error> {
+        let prompt_tokens = self.prompt(prompt.as_bytes())?;
+        self.stops.reset();
+        let mut utf8 = Utf8Stream::new();
+        let mut tokens = 0;
+        let stop = loop {
+            if tokens == max_tokens {
+                break StopReason::MaxTokens;
+            }
+            match self.step()? {
+                Step::Prompt { .. } => {}
+                Step::Stop(reason) => break reason,
+                Step::Token { text, .. } => {
+                    tokens += 1;
+                    let mut over = false;
+                    utf8.push(text.as_bytes(), |text| {
+                        if !over {
+                            over = self.stops.push(text, |text| write_all(out, text))?;
+                        }
+                        Ok::<(), Error>(())
+                    })?;
+                    if over {
+                        return Ok(Generated { prompt_tokens, tokens, stop: StopReason::StopString });
+                    }
+                }
+            }
+        };
+        let mut over = false;
+        utf8.finish(|text| {
+            over = self.stops.push(text, |text| write_all(out, text))?;
+            Ok::<(), Error>(())
+        })?;
+        if over {
+            return Ok(Generated { prompt_tokens, tokens, stop: StopReason::StopString });
+        }
+        self.stops.finish(|text| write_all(out, text))?;
+        Ok(Generated { prompt_tokens, tokens, stop })
+    }
+
+    fn end(&mut self, reason: StopReason) -> Step<'a> {
+        self.ended = Some(reason);
+        Step::Stop(reason)
+    }
+
+    /// Feeds the next known token and returns it; `None` when every position is used.
+    fn feed(&mut self) -> Result<Option<u32>, Error> {
+        if self.position >= self.model.context {
+            return Ok(None);
+        }
+        if self.position >= self.known {
+            return Err(Error::NoPrompt);
+        }
+        let Some(&token) = self.state.tokens.get(self.position as usize) else { return Ok(None) };
+        self.model.network.step(&mut self.state, token, self.position);
+        self.position += 1;
+        Ok(Some(token))
+    }
+}
+
+/// `embedded_io::Write::write_all` panics when a writer takes nothing; here that is an error like any other.
+fn write_all(out: &mut impl embedded_io::Write, text: &str) -> Result<(), Error> {
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        match out.write(rest) {
+            Ok(taken) if taken > 0 => rest = rest.get(taken..).unwrap_or(&[]),
+            _ => return Err(Error::Output),
+        }
+    }
+    Ok(())
+}
