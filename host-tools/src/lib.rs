@@ -1,1 +1,5 @@
-//! Placeholder.
+//! Exports training checkpoints to `.dmexp`, and runs, checks and inspects them: the library behind the command `dmexp`.
+#![deny(unsafe_code)]
+
+pub mod checkpoint;
+pub mod error;

@@ -1,0 +1,75 @@
+//! A file's bytes, memory-mapped so that weights larger than memory can be read piece by piece. Used by every importer.
+
+use crate::error::{Class, Error, Result};
+use memmap2::Mmap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// The bytes of one file, and where it came from.
+#[derive(Debug)]
+pub struct Mapping {
+    path: PathBuf,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Mmap),
+    Owned(Vec<u8>),
+}
+
+impl Mapping {
+    /// Maps a regular file.
+    ///
+    /// # Errors
+    /// [`Class::Unreadable`]: no such file, no permission, not a regular file, larger than this machine can address, or shorter in the mapping than on the disk.
+    pub fn open(path: &Path) -> Result<Self> {
+        let unreadable = |source| Error::unreadable(path, source);
+        // Looked at before it is opened: opening a pipe waits for whoever writes to it.
+        let metadata = std::fs::metadata(path).map_err(unreadable)?;
+        if !metadata.is_file() {
+            return Err(Error::new(Class::Unreadable, "is not a regular file").in_file(path));
+        }
+        let length = metadata.len();
+        if length == 0 {
+            return Ok(Self { path: path.to_path_buf(), bytes: Bytes::Owned(Vec::new()) });
+        }
+        if usize::try_from(length).is_err() {
+            let what = format!("has {length} bytes; this machine addresses {}", usize::MAX);
+            return Err(Error::new(Class::Unreadable, what).advise("use a 64-bit build").in_file(path));
+        }
+        let file = File::open(path).map_err(unreadable)?;
+        // SAFETY: the mapping is private to this process and only read. Should another process write to or cut the file meanwhile, then values change or the system ends this
+        // process; that cannot be ruled out for any mapped file and is the user's own doing. No reference to the bytes assumes more of them than that they are bytes.
+        #[expect(unsafe_code, reason = "mapping a file has no safe form")]
+        let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
+        if map.len() as u64 != length {
+            let what = format!("has {length} bytes, but only {} of them could be mapped", map.len());
+            return Err(Error::new(Class::Unreadable, what).in_file(path));
+        }
+        Ok(Self { path: path.to_path_buf(), bytes: Bytes::Mapped(map) })
+    }
+
+    /// Takes bytes that are in memory already; `path` is what errors call them.
+    pub fn from_bytes(path: &Path, bytes: Vec<u8>) -> Self {
+        Self { path: path.to_path_buf(), bytes: Bytes::Owned(bytes) }
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(map) => map,
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's name without its folder.
+    pub fn file_name(&self) -> String {
+        self.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+}

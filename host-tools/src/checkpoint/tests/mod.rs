@@ -1,0 +1,20 @@
+//! Tests of the importers: files made in memory, and the ones in ../shared/data where that folder is.
+
+mod hostile;
+mod kinds;
+mod llama2c;
+mod made;
+mod tokenizers;
+mod user_reports;
+
+use std::path::PathBuf;
+
+/// A file of the shared test data; `None`, said in one line, where the folder is absent.
+fn data(name: &str) -> Option<PathBuf> {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"));
+    if !folder.is_dir() {
+        eprintln!("skipped: {name} is not here (no ../shared/data)");
+        return None;
+    }
+    Some(folder.join(name))
+}
