@@ -1,0 +1,93 @@
+//! Whole characters out of tokens that may hold parts of them: between a tokenizer and whoever shows text.
+
+/// Passes bytes on as text, never splitting a character; bytes that are not UTF-8 become U+FFFD exactly where `String::from_utf8_lossy` would put it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Utf8Stream {
+    /// The beginning of a character whose other bytes have not come yet.
+    held: [u8; 3],
+    len: u8,
+}
+
+impl Utf8Stream {
+    /// Nothing held back.
+    pub const fn new() -> Self {
+        Self { held: [0; 3], len: 0 }
+    }
+
+    /// Takes more bytes and gives the text that is complete to `sink`, in one or more parts. At most 3 bytes are held back.
+    ///
+    /// # Errors
+    /// The first error of `sink`; the rest of `bytes` is lost then.
+    pub fn push<E>(&mut self, bytes: &[u8], mut sink: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        let mut rest = bytes;
+        while let ([first, tail @ ..], true) = (rest, self.len > 0) {
+            if self.complete(*first, &mut sink)? {
+                rest = tail;
+            }
+        }
+        let mut left = rest.len();
+        for chunk in rest.utf8_chunks() {
+            left = left.saturating_sub(chunk.valid().len() + chunk.invalid().len());
+            if !chunk.valid().is_empty() {
+                sink(chunk.valid())?;
+            }
+            let invalid = chunk.invalid();
+            if left == 0 && is_beginning(invalid) {
+                self.hold(invalid);
+            } else if !invalid.is_empty() {
+                sink("\u{FFFD}")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the text: what is held back can no longer become a character.
+    ///
+    /// # Errors
+    /// That of `sink`.
+    pub fn finish<E>(&mut self, mut sink: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        self.len = 0;
+        sink("\u{FFFD}")
+    }
+
+    /// How many bytes are held back.
+    #[cfg(test)]
+    pub(super) fn held_len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Adds `byte` to what is held. False if it does not belong there: what was held is replaced then, and the byte is still to be taken.
+    fn complete<E>(&mut self, byte: u8, sink: &mut impl FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
+        let [a, b, c] = self.held;
+        let joined = match self.len {
+            1 => [a, byte, 0, 0],
+            2 => [a, b, byte, 0],
+            _ => [a, b, c, byte],
+        };
+        let joined = joined.get(..=usize::from(self.len)).unwrap_or(&[]);
+        self.len = 0;
+        match core::str::from_utf8(joined) {
+            Ok(text) => sink(text).map(|()| true),
+            Err(_) if is_beginning(joined) => {
+                self.hold(joined);
+                Ok(true)
+            }
+            Err(_) => sink("\u{FFFD}").map(|()| false),
+        }
+    }
+
+    fn hold(&mut self, bytes: &[u8]) {
+        for (place, byte) in self.held.iter_mut().zip(bytes) {
+            *place = *byte;
+        }
+        self.len = bytes.len().min(self.held.len()) as u8;
+    }
+}
+
+/// Whether `bytes` are the beginning of one character, but not all of it.
+fn is_beginning(bytes: &[u8]) -> bool {
+    matches!(core::str::from_utf8(bytes), Err(error) if error.valid_up_to() == 0 && error.error_len().is_none())
+}
