@@ -81,9 +81,9 @@ pub enum Error {
         key: ConfigKey,
         /// What is wrong.
         rule: Rule,
-        /// The value found (the bit pattern where the key is a float).
+        /// The value found (the bit pattern where the key is a float), or the place in a format-1 header, in bytes from the file's start.
         found: u64,
-        /// The value or limit allowed.
+        /// The value or limit allowed; `u64::MAX` where `found` is a place.
         allowed: u64,
     },
     /// The architecture is not known to this software (a code of the index, or `u32::MAX` for a name).
@@ -111,9 +111,9 @@ pub enum Error {
         tensor: u32,
         /// What is wrong.
         rule: Rule,
-        /// The value found.
+        /// The value found, or the place in a format-1 header, in bytes from the file's start.
         found: u64,
-        /// The value or limit allowed.
+        /// The value or limit allowed; `u64::MAX` where `found` is a place.
         allowed: u64,
     },
     /// A tensor has another name than the configuration calls for at its place: one is missing, not wanted, or out of order.
@@ -382,6 +382,8 @@ pub enum ConfigKey {
     TiedEmbeddings,
     QkvBias,
     SlidingWindow,
+    /// `source`, `step`, `flushed`, `max_abs` or `min_nonzero_abs`: for people, yet they must have their types.
+    Provenance,
     /// A key that is not known where an unknown key would change the function.
     Other,
 }
@@ -474,6 +476,7 @@ impl ConfigKey {
             Self::TiedEmbeddings => "tied_embeddings",
             Self::QkvBias => "qkv_bias",
             Self::SlidingWindow => "sliding_window",
+            Self::Provenance => "source, step, flushed, max_abs or min_nonzero_abs",
             Self::Other => "(unknown key)",
         }
     }
@@ -560,6 +563,7 @@ impl fmt::Display for Error {
                 write!(f, ": the file says {stored:08x}, the bytes give {computed:08x}: damaged or edited")
             }
             Self::Toml { offset, rule } => write!(f, "the header at byte {offset} {rule}"),
+            Self::Config { key, rule, found, allowed: u64::MAX } => write!(f, "{} (see byte {found} of the file) {rule}", key.name()),
             Self::Config { key, rule, found, allowed } => {
                 if key.is_float() {
                     write!(f, "{} = {} {rule}", key.name(), f32::from_bits(found as u32))
@@ -572,12 +576,16 @@ impl fmt::Display for Error {
             Self::Arithmetic { found, expected } => {
                 write!(f, "the file is made for arithmetic {found}, this software computes arithmetic {expected}")
             }
+            Self::Tensor { tensor, rule, found, allowed: u64::MAX } => write!(f, "tensor {tensor} (see byte {found} of the file) {rule}"),
             Self::Tensor { tensor, rule, found, allowed } => write!(f, "tensor {tensor}: {found} {rule} ({allowed})"),
             Self::TensorName { tensor } => write!(f, "tensor {tensor} is not the one that the configuration calls for"),
             Self::Shape { tensor, found, expected } => {
                 write!(f, "tensor {tensor} has dims {found:?}, the configuration calls for {expected:?}")
             }
             Self::DuplicateName { first, second } => write!(f, "tensors {first} and {second} have the same name"),
+            Self::Tokenizer { key, rule, found, allowed: u64::MAX } => {
+                write!(f, "tokenizer: {key:?} (see byte {found} of the file) {rule}")
+            }
             Self::Tokenizer { key, rule, found, allowed } => write!(f, "tokenizer: {key:?} {found} {rule} ({allowed})"),
             Self::DTypeNotBuilt { tensor, code } => match DTypeName(code).get() {
                 Some(name) => write!(f, "tensor {tensor} is {name}: build with the cargo feature `{name}`"),

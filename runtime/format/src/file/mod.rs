@@ -6,6 +6,8 @@ pub mod fixed;
 pub mod golden;
 pub mod index;
 mod names;
+#[cfg(feature = "toml")]
+mod toml_v1;
 mod verify;
 
 #[cfg(test)]
@@ -33,6 +35,8 @@ pub struct ModelFile<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Container<'a> {
+    #[cfg(feature = "toml")]
+    V1(toml_v1::Header<'a>),
     V2(Index<'a>),
 }
 
@@ -56,8 +60,21 @@ pub struct Tensor<'a> {
 /// All tensors of a file in its order: one walk through the header, whatever their number.
 #[derive(Clone, Debug)]
 pub struct Tensors<'a> {
-    file: ModelFile<'a>,
+    payload: &'a [u8],
     next: u32,
+    walk: Walk<'a>,
+}
+
+/// Where the next tensor's facts come from.
+#[derive(Clone, Debug)]
+enum Walk<'a> {
+    #[cfg(feature = "toml")]
+    V1 {
+        dtype: DType,
+        tables: toml_v1::Tables<'a>,
+        offset: u64,
+    },
+    V2(Index<'a>),
 }
 
 impl<'a> ModelFile<'a> {
@@ -88,15 +105,21 @@ impl<'a> ModelFile<'a> {
             .map_err(|error| Error::Toml { offset: fixed.header_start() + error.valid_up_to() as u64, rule: Rule::Utf8 })?;
         let container = Self::container(&fixed, header, index)?;
         let file = Self { fixed, header, container, payload };
-        names::check(file.tensor_names())?;
+        file.check_names()?;
         Ok(file)
     }
 
-    fn container(fixed: &Fixed, _header: &'a str, index: &'a [u8]) -> Result<Container<'a>, Error> {
+    fn container(fixed: &Fixed, header: &'a str, index: &'a [u8]) -> Result<Container<'a>, Error> {
         if fixed.version == 2 {
             return Ok(Container::V2(Index::parse(index, fixed.alignment, fixed.payload_len)?));
         }
-        Err(Error::TomlNotBuilt)
+        #[cfg(feature = "toml")]
+        return Ok(Container::V1(toml_v1::Header::parse(header, fixed.header_start(), fixed.payload_len)?));
+        #[cfg(not(feature = "toml"))]
+        {
+            let _ = header;
+            Err(Error::TomlNotBuilt)
+        }
     }
 
     /// The format's version: 1 or 2.
@@ -107,6 +130,8 @@ impl<'a> ModelFile<'a> {
     /// The architecture: one that this version knows (checked by `open`).
     pub const fn architecture(&self) -> Architecture {
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => header.architecture,
             Container::V2(index) => index.architecture(),
         }
     }
@@ -114,6 +139,8 @@ impl<'a> ModelFile<'a> {
     /// How many tensors there are, tokenizer arrays included: 1 to 65,536 (checked by `open`).
     pub const fn num_tensors(&self) -> u32 {
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => header.num_tensors,
             Container::V2(index) => index.num_tensors(),
         }
     }
@@ -121,6 +148,8 @@ impl<'a> ModelFile<'a> {
     /// How many numbers the weights are (counted by `open`).
     pub const fn num_params(&self) -> u64 {
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => header.num_params,
             Container::V2(index) => index.num_params(),
         }
     }
@@ -143,6 +172,8 @@ impl<'a> ModelFile<'a> {
     /// The index, checked by `open`; `None` in format 1.
     pub const fn index(&self) -> Option<Index<'a>> {
         match self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(_) => None,
             Container::V2(index) => Some(index),
         }
     }
@@ -155,13 +186,20 @@ impl<'a> ModelFile<'a> {
     /// The type of all tensors of a format-1 file; `None` in format 2, where each has its own.
     pub const fn single_dtype(&self) -> Option<DType> {
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => Some(header.dtype),
             Container::V2(_) => None,
         }
     }
 
     /// All tensors, in the file's order.
     pub const fn tensors(&self) -> Tensors<'a> {
-        Tensors { file: *self, next: 0 }
+        let walk = match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => Walk::V1 { dtype: header.dtype, tables: header.tables(), offset: 0 },
+            Container::V2(index) => Walk::V2(*index),
+        };
+        Tensors { payload: self.payload, next: 0, walk }
     }
 
     /// Tensor `number`; `None` only past the last: `open` made sure that its bytes lie in the payload and are as many as it needs.
@@ -174,6 +212,8 @@ impl<'a> ModelFile<'a> {
     /// The name of tensor `number`; `None` only past the last: `open` checked every name.
     pub fn tensor_name(&self, number: u32) -> Option<&'a str> {
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => Some(header.tables().nth(number as usize)?.name),
             Container::V2(index) => index.name(number),
         }
     }
@@ -185,19 +225,30 @@ impl<'a> ModelFile<'a> {
 
     fn entry(&self, number: u32) -> Option<Tensor<'a>> {
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(_) => self.tensors().nth(number as usize),
+            Container::V2(index) => Tensor::from_index(index, number, self.payload),
+        }
+    }
+
+    fn check_names(&self) -> Result<(), Error> {
+        match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => names::check(header.tables().map(|table| table.name.as_bytes())),
             Container::V2(index) => {
-                let record = index.record(number)?;
-                let name = index.name(number)?;
-                let bytes = part(self.payload, record.offset as usize, record.bytes as usize)?;
-                let view = TensorView::new(number, record.dtype, record.dims, bytes).ok()?;
-                Some(Tensor { number, name, view, crc32: Some(record.crc32), flags: record.flags, offset: record.offset })
+                let index = *index;
+                names::check((0..index.num_tensors()).map_while(move |number| index.name_bytes(number)))
             }
         }
     }
 
-    fn tensor_names(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
-        let Container::V2(index) = self.container;
-        (0..index.num_tensors()).map_while(move |number| index.name_bytes(number))
+    /// The configuration's text in a format-1 header, without the quotes; `None` in format 2, where it is a table of the header.
+    pub const fn config_text(&self) -> Option<&'a str> {
+        match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => Some(header.config_text()),
+            Container::V2(_) => None,
+        }
     }
 
     /// The configuration of a Llama, validated by `open`.
@@ -206,6 +257,8 @@ impl<'a> ModelFile<'a> {
     /// [`Error::OtherArchitecture`] if the model is not a Llama; no other after `open`.
     pub fn llama_config(&self) -> Result<LlamaConfig, Error> {
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => Ok(header.llama()?.0),
             Container::V2(index) => index.llama_config(),
         }
     }
@@ -223,6 +276,8 @@ impl<'a> ModelFile<'a> {
             return wrong(Rule::Length, out.len() as u64, half);
         }
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => header.frequencies(out)?,
             Container::V2(_) => {
                 let number = config.tensor_number(TensorKind::RopeInvFreq, 0);
                 let tensor = match self.entry(number) {
@@ -253,6 +308,10 @@ impl<'a> ModelFile<'a> {
     /// None after `open`.
     pub fn tokenizer_facts(&self) -> Result<TokenizerFacts, Error> {
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) if header.architecture == Architecture::Llama => Ok(header.llama()?.1),
+            #[cfg(feature = "toml")]
+            Container::V1(_) => Ok(TokenizerFacts::NONE),
             Container::V2(index) => index.tokenizer_facts(),
         }
     }
@@ -260,6 +319,8 @@ impl<'a> ModelFile<'a> {
     /// Tells one model from another: the CRC-32 of the index (which has the payload's CRC-32 in it, and is the same in a stripped file); in format 1 that of the payload as stored.
     pub fn fingerprint(&self) -> u32 {
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(_) => self.fixed.checksum,
             Container::V2(index) => crc32::checksum(&[index.bytes()]),
         }
     }
@@ -267,8 +328,20 @@ impl<'a> ModelFile<'a> {
     /// The golden vectors, walked through by `open`; empty in format 1.
     pub const fn golden(&self) -> Goldens<'a> {
         match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(_) => Goldens::new(&[]),
             Container::V2(index) => index.golden(),
         }
+    }
+}
+
+impl<'a> Tensor<'a> {
+    fn from_index(index: &Index<'a>, number: u32, payload: &'a [u8]) -> Option<Self> {
+        let record = index.record(number)?;
+        let name = index.name(number)?;
+        let bytes = part(payload, record.offset as usize, record.bytes as usize)?;
+        let view = TensorView::new(number, record.dtype, record.dims, bytes).ok()?;
+        Some(Self { number, name, view, crc32: Some(record.crc32), flags: record.flags, offset: record.offset })
     }
 }
 
@@ -276,8 +349,22 @@ impl<'a> Iterator for Tensors<'a> {
     type Item = Tensor<'a>;
 
     fn next(&mut self) -> Option<Tensor<'a>> {
-        let tensor = self.file.entry(self.next)?;
-        self.next += 1;
+        let number = self.next;
+        let tensor = match &mut self.walk {
+            #[cfg(feature = "toml")]
+            Walk::V1 { dtype, tables, offset } => {
+                let table = tables.next()?;
+                let start = *offset;
+                // `open` made sure that the sum of all sizes is the payload's length.
+                let len = table.dims.count() * dtype.size();
+                *offset = start.saturating_add(len);
+                let bytes = part(self.payload, start as usize, len as usize)?;
+                let view = TensorView::new(number, *dtype, table.dims, bytes).ok()?;
+                Tensor { number, name: table.name, view, crc32: None, flags: 0, offset: start }
+            }
+            Walk::V2(index) => Tensor::from_index(index, number, self.payload)?,
+        };
+        self.next = number.saturating_add(1);
         Some(tensor)
     }
 }

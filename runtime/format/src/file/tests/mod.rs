@@ -2,6 +2,9 @@
 
 mod damage;
 mod make;
+mod malformed;
+#[cfg(feature = "toml")]
+mod v1;
 
 use super::ModelFile;
 use crate::arch::Architecture;
@@ -90,4 +93,14 @@ fn opening_reads_nothing_of_the_payload() {
     let file = ModelFile::open(&bytes).unwrap();
     assert_eq!(file.fingerprint(), fingerprint);
     assert!(file.verify_payload().is_err());
+}
+
+#[test]
+#[cfg(not(feature = "toml"))]
+fn a_format_1_file_says_which_feature_reads_it() {
+    let mut bytes = b"DMEXPRT\x01".to_vec();
+    bytes.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'\n']);
+    let error = ModelFile::open(&bytes).unwrap_err();
+    assert_eq!(error, crate::Error::TomlNotBuilt);
+    assert!(error.to_string().contains("`toml`"));
 }
