@@ -3,8 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::setup::Emulator;
 use crate::{paths, process, setup};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 
 /// One board: which crate under `boards/`, for which target, on which emulated machine.
 #[derive(Debug)]
@@ -19,6 +18,8 @@ pub(crate) struct Board {
     pub(crate) emulator: Emulator,
     /// QEMU's name of the machine.
     pub(crate) machine: &'static str,
+    /// Where QEMU loads a model file from outside.
+    pub(crate) load_address: u64,
     /// The table of cycle costs under `boards/plugin/`.
     pub(crate) costs: &'static str,
 }
@@ -30,6 +31,7 @@ pub(crate) const ALL: &[Board] = &[Board {
     target: "thumbv7em-none-eabihf",
     emulator: Emulator::Arm,
     machine: "mps2-an386",
+    load_address: 0x2100_0000,
     costs: "cortex_m4.costs",
 }];
 
@@ -41,33 +43,18 @@ pub(crate) fn find(name: &str) -> Outcome<&'static Board> {
     })
 }
 
-/// Builds a board's firmware as it is shipped, with these cargo features, and returns the ELF file.
-pub(crate) fn build(board: &Board, features: &[&str]) -> Outcome<PathBuf> {
+/// Builds a board's firmware as it is shipped, with these cargo features and `model` inside, and returns the ELF file.
+pub(crate) fn build(board: &Board, features: &[&str], model: &Path) -> Outcome<PathBuf> {
     setup::rust_target(board.target)?;
     let mut command = process::cargo();
-    command
-        .current_dir(paths::boards())
-        .args(["build", "--release", "--locked", "--quiet"])
-        .args(["--package", board.package, "--target", board.target])
-        .args(["--message-format", "json-render-diagnostics"]);
+    command.current_dir(paths::boards()).env("DMEXP_MODEL", model).args(["build", "--release", "--locked", "--quiet"]).args([
+        "--package",
+        board.package,
+        "--target",
+        board.target,
+    ]);
     if !features.is_empty() {
         command.args(["--features", &features.join(",")]);
     }
-    let printed = read_messages(&mut command)?;
-    printed
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["reason"] == "compiler-artifact")
-        .filter(|message| message["target"]["name"] == board.package)
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| Failure::cannot_run(format!("`{}` reported no executable named {}", process::shown(&command), board.package)))
-}
-
-/// Runs cargo with its diagnostics passed through and returns the messages for machines.
-fn read_messages(command: &mut Command) -> Outcome<String> {
-    let output = command.stderr(Stdio::inherit()).output().map_err(|error| Failure::cannot_run(format!("cannot start cargo: {error}")))?;
-    if !output.status.success() {
-        return Err(Failure::found_wrong(format!("`{}` failed ({})", process::shown(command), output.status)));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    process::built(&mut command, board.package)
 }

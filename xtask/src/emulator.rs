@@ -5,7 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::{process, setup};
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,16 @@ pub(crate) struct Options<'a> {
     pub(crate) arguments: &'a [String],
     /// The value of QEMU's `-plugin`.
     pub(crate) plugin: Option<OsString>,
+    /// A file to put into the board's memory.
+    pub(crate) load: Option<Load>,
     /// Whether the firmware's output is also passed on as it comes.
     pub(crate) stream: bool,
+}
+
+/// A file to put into the board's memory, `shift` bytes past the address that the board keeps for that.
+pub(crate) struct Load {
+    pub(crate) file: PathBuf,
+    pub(crate) shift: u64,
 }
 
 /// Runs `elf` to its end and returns everything it wrote.
@@ -66,6 +74,11 @@ fn qemu_command(board: &Board, elf: &Path, options: &Options<'_>) -> Outcome<Com
         .arg(elf)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
+    if let Some(load) = &options.load {
+        let address = board.load_address + load.shift;
+        let file = load.file.display().to_string().replace(',', ",,");
+        command.args(["-device", &format!("loader,file={file},addr={address:#x},force-raw=on")]);
+    }
     if let Some(plugin) = &options.plugin {
         command.arg("-plugin").arg(plugin);
     }

@@ -1,10 +1,13 @@
 //! `cargo xtask`: the one entry to everything that this repository does. Heavy work is spawned, so that this stays quick to build.
 
 mod bench;
+mod bits;
 mod board;
+mod demo;
 mod elf;
 mod emulator;
 mod failure;
+mod models;
 mod paths;
 mod plugin;
 mod process;
@@ -28,12 +31,24 @@ struct Subcommand {
 
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
+        name: "demo",
+        summary: "Tell a story on this machine and on an emulated chip, and compare the bits",
+        help: demo::HELP,
+        run: demo::main,
+    },
+    Subcommand {
         name: "test",
         summary: "Run everything that is checked, from format and lint to the emulated chip",
         help: test::HELP,
         run: test::main,
     },
     Subcommand { name: "qemu", summary: "Build a board's firmware and run it on the emulated board", help: qemu::HELP, run: qemu::main },
+    Subcommand {
+        name: "bits",
+        summary: "Compare the logits of emulated boards with the host's, bit by bit",
+        help: bits::HELP,
+        run: bits::main,
+    },
     Subcommand { name: "size", summary: "Weigh a board's firmware and prove that it cannot panic", help: size::HELP, run: size::main },
     Subcommand { name: "bench", summary: "Measure, as a table and as JSON", help: bench::HELP, run: bench::main },
     Subcommand { name: "train", summary: "Train the models that the repository carries", help: train::HELP, run: train::main },

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// The cargo that runs this task, so that whatever is spawned uses the same toolchain.
 pub(crate) fn cargo() -> Command {
@@ -44,6 +44,21 @@ pub(crate) fn said(output: &Output) -> String {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text += &String::from_utf8_lossy(&output.stderr);
     text
+}
+
+/// Runs a build of cargo with its diagnostics passed through and returns the executable of this name that it made.
+pub(crate) fn built(build: &mut Command, name: &str) -> Outcome<PathBuf> {
+    build.args(["--message-format", "json-render-diagnostics"]);
+    let output = build.stderr(Stdio::inherit()).output().map_err(|error| not_started(build, &error))?;
+    if !output.status.success() {
+        return Err(Failure::found_wrong(format!("`{}` failed ({})", shown(build), output.status)));
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["reason"] == "compiler-artifact" && message["target"]["name"] == name)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .ok_or_else(|| Failure::cannot_run(format!("`{}` reported no executable named {name}", shown(build))))
 }
 
 fn not_started(command: &Command, error: &std::io::Error) -> Failure {

@@ -1,7 +1,7 @@
 //! `cargo xtask qemu`: builds a board's firmware and runs it on the emulated board.
 
 use crate::failure::{Failure, Outcome};
-use crate::{board, emulator, paths, plugin};
+use crate::{board, emulator, models, paths, plugin};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -15,11 +15,15 @@ Options:
   --check          Compare the output with boards/CRATE/expected.txt; print what differs and exit with status 1
   --count          Count what is executed between the firmware's markers, by region, with cycles by the board's table of costs
   --profile        The same, and the share of each symbol
+  --dtype TYPE     The type of the story model's weights: f32, f16 or bf16 (the default)
   --timeout SECS   Stop a run that takes longer (default 120)
 ";
 
 /// The time that a run may take unless told otherwise.
 pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_mins(2);
+
+/// The type of the weights in firmware unless told otherwise.
+pub(crate) const DEFAULT_DTYPE: &str = "bf16";
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     use lexopt::prelude::*;
@@ -29,11 +33,13 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let mut compare = false;
     let (mut count, mut profile) = (false, false);
     let mut limit = DEFAULT_LIMIT;
+    let mut dtype = DEFAULT_DTYPE.to_owned();
     while let Some(argument) = parser.next()? {
         match argument {
             Long("check") => compare = true,
             Long("count") => count = true,
             Long("profile") => profile = true,
+            Long("dtype") => dtype = parser.value()?.string()?,
             Long("timeout") => limit = Duration::from_secs(parser.value()?.parse()?),
             Value(word) if name.is_none() => name = Some(word.string()?),
             Value(word) => command.push(word.string()?),
@@ -50,7 +56,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     if compare {
         return check(board, &command, limit);
     }
-    let elf = board::build(board, &[])?;
+    let elf = board::build(board, &[], &models::STORY.export(&dtype)?)?;
     if count || profile {
         let run = plugin::run(board, &elf, &command, limit, profile)?;
         print!("{}{}", String::from_utf8_lossy(&run.written), counts(&run.report));
@@ -80,7 +86,7 @@ fn counts(report: &plugin::Report) -> String {
 
 /// Runs the firmware with `command` and compares what it writes with the file beside the board's crate.
 pub(crate) fn check(board: &board::Board, command: &[String], limit: Duration) -> Outcome {
-    let elf = board::build(board, &[])?;
+    let elf = board::build(board, &[], &models::STORY.export(DEFAULT_DTYPE)?)?;
     let options = emulator::Options { arguments: command, ..Default::default() };
     let written = emulator::run(board, &elf, limit, &options)?;
     let path = paths::boards().join(board.package).join("expected.txt");

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that is checked, step by step, cheapest first where the order is free.
 
 use crate::failure::{Failure, Outcome};
-use crate::{board, paths, process, qemu, setup, size};
+use crate::{bits, board, models, paths, process, qemu, setup, size};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::time::Instant;
@@ -99,6 +99,7 @@ fn steps() -> Vec<Step> {
     for board in board::ALL {
         steps.extend([
             step(&format!("qemu-{}", board.name), || qemu::check(board, &[], qemu::DEFAULT_LIMIT)),
+            step(&format!("bits-{}", board.name), || bits::check(board)),
             step(&format!("size-{}", board.name), || size::check(board)),
             step(&format!("seeded-panic-{}", board.name), || size::check_refuses_seeded_panic(board)),
         ]);
@@ -119,6 +120,7 @@ fn lint_board(board: &board::Board) -> Outcome {
     process::run(
         process::cargo()
             .current_dir(paths::boards())
+            .env("DMEXP_MODEL", models::STORY.export(qemu::DEFAULT_DTYPE)?)
             .args(["clippy", "--release", "--locked", "--target", board.target])
             .args(["--package", board.package, "--package", "dmexp-board-app"])
             .args(["--", "-D", "warnings"]),

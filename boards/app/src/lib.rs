@@ -4,7 +4,7 @@
 //! of the form `@name value` is a figure that `cargo xtask bench` reads. Commands:
 //!
 //! - `story [SEED]`, or nothing: the story of the built-in model
-//! - `info`: what the built-in model is and needs
+//! - `info [CONTEXT]`: what the model is, and the arena that it needs for so many positions
 //! - `logits KV COUNT`: the logits of COUNT positions of the greedy text, as raw little-endian f32
 //! - `bench KV COUNT`: the same steps, each between the counting markers, then the stack used
 //!
@@ -85,7 +85,7 @@ pub fn run<B: Board>(board: &mut B, line: &[u8]) -> Result<(), Failure> {
     let result = obey(board, &mut Words::new(line));
     match result {
         Err(Failure::UnknownCommand) => {
-            say(board, "dmexp: unknown command; this firmware knows: [file SHIFT LENGTH] story [SEED] | info | logits KV COUNT | bench KV COUNT\n")?;
+            say(board, "dmexp: unknown command; this firmware knows: [file SHIFT LENGTH] story [SEED] | info [CONTEXT] | logits KV COUNT | bench KV COUNT\n")?;
         }
         Err(Failure::Model(error)) => {
             say(board, "dmexp: refused: ")?;
@@ -113,7 +113,10 @@ fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<(), Failure> {
             story::tell(u64::from(seed), board.output())?;
             say(board, "\n")
         }
-        b"info" => info(board, &model),
+        b"info" => {
+            let context = words.number().unwrap_or(model.context());
+            info(board, &model.with_context(context))
+        }
         b"logits" => {
             let mut session = session(model, arena, words)?;
             let count = words.number().unwrap_or(1);
@@ -160,8 +163,10 @@ fn logits<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Res
         for logit in logits {
             board.output().write_all(&logit.to_le_bytes()).map_err(|_| Failure::Output)?;
         }
-        let best = dmexp::sampler::argmax(logits);
-        session.push_tokens(&[best])?;
+        let best = dmexp::sampler::argmax(logits).map_or(0, |(token, _)| token);
+        if session.position() < session.model().context() {
+            session.push_tokens(&[best])?;
+        }
     }
     Ok(())
 }

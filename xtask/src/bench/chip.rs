@@ -3,58 +3,90 @@
 use super::{Measurement, RowSpec};
 use crate::board::{self, Board};
 use crate::elf::Firmware;
+use crate::emulator;
 use crate::failure::{Failure, Outcome};
+use crate::models::{self, Source};
 use crate::{plugin, qemu};
+use std::path::PathBuf;
+
+/// Steps that are counted: positions 0 to 31.
+const POSITIONS: u32 = 32;
+
+/// The context for which arenas are compared.
+const CONTEXT: u32 = 256;
+
+/// Types of weights and of keys and values that are counted.
+const TYPES: &[(&str, &str)] = &[("f32", "f32"), ("f32", "f16"), ("f16", "f16"), ("bf16", "f16")];
 
 /// Every measurement of every board.
 pub(crate) fn measurements() -> Vec<Measurement> {
-    board::ALL.iter().flat_map(|board| [sizes(board), self_check(board)]).collect()
+    let mut all = Vec::new();
+    for board in board::ALL {
+        all.push(sizes(board));
+        for source in [models::STORIES260K, models::STORY].into_iter().filter(Source::is_here) {
+            all.push(arena(board, source));
+            all.extend(TYPES.iter().map(|types| steps(board, source, *types)));
+        }
+    }
+    all
 }
 
-/// Rows `chip/BOARD/NAME` with these names and units.
-fn rows(board: &Board, names: &[(&str, &'static str)]) -> Vec<RowSpec> {
-    let row = |&(name, unit): &(&str, &'static str)| RowSpec { id: format!("chip/{}/{name}", board.name), unit };
-    names.iter().map(row).collect()
+fn row(board: &Board, name: &str, unit: &'static str) -> RowSpec {
+    RowSpec { id: format!("chip/{}/{name}", board.name), unit }
+}
+
+fn firmware(board: &Board, source: Source, dtype: &str) -> Outcome<PathBuf> {
+    board::build(board, &[], &source.export(dtype)?)
 }
 
 /// What the linked firmware weighs.
 fn sizes(board: &'static Board) -> Measurement {
-    let names = [
-        ("text_bytes", "bytes"),
-        ("rodata_bytes_without_model", "bytes"),
-        ("flash_bytes_without_model", "bytes"),
-        ("static_ram_bytes", "bytes"),
-    ];
+    let names = ["text_bytes", "rodata_bytes_without_model", "flash_bytes_without_model"];
     let measure = || {
-        let firmware = Firmware::read(&board::build(board, &[])?)?;
-        let ram = firmware.data + firmware.bss;
-        let bytes = [firmware.text, firmware.rodata, firmware.code_without_model(), ram];
+        let firmware = Firmware::read(&firmware(board, models::STORY, qemu::DEFAULT_DTYPE)?)?;
+        let bytes = [firmware.text, firmware.rodata, firmware.code_without_model()];
         Ok(bytes.map(|bytes| bytes as f64).to_vec())
     };
-    Measurement { rows: rows(board, &names), measure: Box::new(measure) }
+    Measurement { rows: names.iter().map(|name| row(board, name, "bytes")).collect(), measure: Box::new(measure) }
 }
 
-/// The firmware's own small computation (CRC-32 of nine bytes): it shows that counting works, and moves only when the
-/// compiler or the plugin does.
-fn self_check(board: &'static Board) -> Measurement {
-    let names =
-        [("self_check/instructions", "instructions"), ("self_check/cycles_model", "cycles"), ("self_check/stack_peak_bytes", "bytes")];
-    let measure = || {
-        let elf = board::build(board, &[])?;
-        let command = ["bench".to_owned()];
-        let run = plugin::run(board, &elf, &command, qemu::DEFAULT_LIMIT, false)?;
+/// What a session takes of RAM, as the firmware itself says.
+fn arena(board: &'static Board, source: Source) -> Measurement {
+    let name = format!("{}/arena_bytes_ctx{CONTEXT}_kvf16", source.name);
+    let measure = move || {
+        let elf = firmware(board, source, qemu::DEFAULT_DTYPE)?;
+        let words = ["info".to_owned(), CONTEXT.to_string()];
+        let options = emulator::Options { arguments: &words, ..Default::default() };
+        let written = emulator::run(board, &elf, qemu::DEFAULT_LIMIT, &options)?;
+        Ok(vec![figure(&written, "arena_bytes")?])
+    };
+    Measurement { rows: vec![row(board, &name, "bytes")], measure: Box::new(measure) }
+}
+
+/// What a step executes, mean over the positions, sampling (greedy) included; and the stack that it took.
+fn steps(board: &'static Board, source: Source, (dtype, kv): (&'static str, &'static str)) -> Measurement {
+    let name = |figure: &str| format!("{}/{dtype}/kv{kv}/{figure}", source.name);
+    let rows = vec![
+        row(board, &name("instructions_per_token"), "instructions"),
+        row(board, &name("cycles_model_per_token"), "cycles"),
+        row(board, &name("stack_peak_bytes"), "bytes"),
+    ];
+    let measure = move || {
+        let elf = firmware(board, source, dtype)?;
+        let words = ["bench".to_owned(), kv.to_owned(), POSITIONS.to_string()];
+        let run = plugin::run(board, &elf, &words, qemu::DEFAULT_LIMIT, false)?;
         let expected = figure(&run.written, "regions")?;
-        if run.report.regions.len() as f64 != expected {
+        let counted = run.report.regions.len() as f64;
+        if counted != expected || counted != f64::from(POSITIONS) {
             return Err(Failure::found_wrong(format!(
-                "the firmware of {} speaks of {expected} counted regions, the plugin saw {}",
-                board.name,
-                run.report.regions.len()
+                "the firmware of {} speaks of {expected} counted steps of {POSITIONS}, the plugin saw {counted}",
+                board.name
             )));
         }
         let sum = run.report.sum();
-        Ok(vec![sum.instructions as f64, sum.cycles as f64, figure(&run.written, "stack_peak_bytes")?])
+        Ok(vec![sum.instructions as f64 / counted, sum.cycles as f64 / counted, figure(&run.written, "stack_peak_bytes")?])
     };
-    Measurement { rows: rows(board, &names), measure: Box::new(measure) }
+    Measurement { rows, measure: Box::new(measure) }
 }
 
 /// The value of the line `@name value` in what a firmware wrote.

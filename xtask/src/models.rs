@@ -1,0 +1,77 @@
+//! The models that firmware, bench and demo use, exported with the command that users have. Used by `qemu`, `size`, `bits`, `bench`, `demo` and `test`.
+
+use crate::failure::{Failure, Outcome};
+use crate::{paths, process};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A checkpoint with its tokenizer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    /// The name in file names and ids of rows.
+    pub(crate) name: &'static str,
+    /// The checkpoint, from the repository's root.
+    checkpoint: &'static str,
+    /// The tokenizer: a file from the repository's root, or `bytes`.
+    tokenizer: &'static str,
+    /// More words for the export.
+    more: &'static [&'static str],
+    /// The token that texts begin with.
+    pub(crate) first_token: u32,
+    /// Positions whose logits are compared: all of its context, or as many as tell enough.
+    pub(crate) positions: usize,
+}
+
+/// The story model of this repository: the default everywhere.
+pub(crate) const STORY: Source = Source {
+    name: "story",
+    checkpoint: "models/story.bin",
+    tokenizer: "models/story.tokenizer.bin",
+    more: &[],
+    first_token: 1,
+    positions: 256,
+};
+
+/// The tiny model of this repository, for chips with 16 KB of RAM.
+pub(crate) const TINY: Source =
+    Source { name: "tiny", checkpoint: "models/tiny.bin", tokenizer: "bytes", more: &["--bos", "0"], first_token: 0, positions: 64 };
+
+/// llama2.c's small model. Not part of the repository: it lies beside it where tests and figures are made.
+pub(crate) const STORIES260K: Source = Source {
+    name: "stories260K",
+    checkpoint: "../shared/data/stories260K/stories260K.bin",
+    tokenizer: "../shared/data/stories260K/tok512.bin",
+    more: &[],
+    first_token: 1,
+    positions: 256,
+};
+
+impl Source {
+    /// Whether its checkpoint is here.
+    pub(crate) fn is_here(&self) -> bool {
+        paths::root().join(self.checkpoint).exists()
+    }
+
+    /// Exports the model with matrices in `dtype` and returns the file.
+    pub(crate) fn export(&self, dtype: &str) -> Outcome<PathBuf> {
+        let folder = paths::root().join("target/models");
+        std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_run(format!("cannot make {}: {error}", folder.display())))?;
+        let file = folder.join(format!("{}.{dtype}.dmexp", self.name));
+        process::capture(dmexp()?.current_dir(paths::root()).args(self.export_words(dtype, &file)).arg("--quiet"))?;
+        Ok(file)
+    }
+
+    /// The words of the export, as a user types them after `dmexp`.
+    pub(crate) fn export_words(&self, dtype: &str, file: &Path) -> Vec<String> {
+        let shown = file.strip_prefix(paths::root()).unwrap_or(file).display().to_string();
+        let words = ["export", "run", "--checkpoint", self.checkpoint, "--tokenizer", self.tokenizer, "--dtype", dtype, "--out", &shown];
+        words.iter().chain(self.more).map(|word| (*word).to_owned()).collect()
+    }
+}
+
+/// The command `dmexp`, built from this repository.
+pub(crate) fn dmexp() -> Outcome<Command> {
+    let mut build = process::cargo();
+    build.current_dir(paths::root()).args(["build", "--release", "--locked", "--quiet", "--package", "dmexp-tools", "--bin", "dmexp"]);
+    process::built(&mut build, "dmexp").map(Command::new)
+}
