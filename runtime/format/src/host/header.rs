@@ -274,14 +274,16 @@ impl Header {
     }
 
     /// The header as a TOML table: the same keys and values as its text.
-    pub fn to_table(&self) -> toml::Table {
-        // The text is this crate's own and is parsed back in the tests of every key; an empty table stands for the impossible.
-        self.to_text().parse().unwrap_or_default()
+    ///
+    /// # Errors
+    /// [`HeaderError::Toml`] if a count is past what TOML can hold, which no checked header of a real payload has.
+    pub fn to_table(&self) -> Result<toml::Table, HeaderError> {
+        self.to_text().parse().map_err(|error: toml::de::Error| HeaderError::Toml { message: error.to_string() })
     }
 }
 
 impl serde::Serialize for Header {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_table().serialize(serializer)
+        self.to_table().map_err(serde::ser::Error::custom)?.serialize(serializer)
     }
 }

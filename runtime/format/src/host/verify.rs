@@ -112,12 +112,13 @@ fn verify_v2(file: &ModelFile<'_>, index: &[u8], text: Option<&str>, report: &mu
             meter.update(tensor.view.bytes());
             if let (Some(stored), Some(measured)) = (entry.figures, meter.finish().figures) {
                 same_figures(&format!(" of {}", tensor.name), &stored, &measured)?;
-                same("subnormal", &format!(" of {}", tensor.name), stored.subnormal, measured.subnormal)?;
+                same("subnormal", &format!(" of {}", tensor.name), &stored.subnormal, &measured.subnormal)?;
             }
         }
         report.done.push("figures of every tensor: max_abs, min_nonzero_abs, subnormal");
         report.left.push(Left { check: "flushed", why: "only the exporter saw the values that became 0".into() });
     }
+    check_frequencies(file, report)?;
     if file.tokenizer_facts()?.kind == TokenizerKind::SentencepieceBpe {
         report.left.push(Left { check: "the tokenizer's arrays", why: "the tokenizer itself checks them".into() });
     }
@@ -137,6 +138,7 @@ fn verify_v1(file: &ModelFile<'_>, text: &str, report: &mut Report) -> Result<()
     if architecture == Architecture::Llama {
         report.done.push("the configuration, and the architecture's tensors by name and dims");
         check_list_v1(file, &header)?;
+        check_frequencies(file, report)?;
     } else {
         let why = format!("the architecture {:?} is not built into this version", architecture.name());
         report.left.push(Left { check: "the configuration, and whether it calls for these tensors", why });
@@ -154,6 +156,12 @@ fn verify_v1(file: &ModelFile<'_>, text: &str, report: &mut Report) -> Result<()
     report.done.push("figures: max_abs, min_nonzero_abs");
     report.left.push(Left { check: "flushed", why: "only the exporter saw the values that became 0".into() });
     report.left.push(Left { check: "damage to the header", why: "format 1 has no checksum over it".into() });
+    Ok(())
+}
+
+fn check_frequencies(file: &ModelFile<'_>, report: &mut Report) -> Result<(), VerifyError> {
+    file.rope_inv_freq(&mut vec![0.0; file.llama_config()?.head_dim as usize / 2])?;
+    report.done.push("rotation frequencies: as many as the head needs, finite, above 0");
     Ok(())
 }
 
@@ -195,11 +203,11 @@ fn same_index(derived: &[u8], stored: &[u8]) -> Result<(), VerifyError> {
 }
 
 fn same_figures(of: &str, stored: &Figures, measured: &Figures) -> Result<(), VerifyError> {
-    same("max_abs", of, stored.max_abs, measured.max_abs)?;
-    same("min_nonzero_abs", of, stored.min_nonzero_abs, measured.min_nonzero_abs)
+    same("max_abs", of, &stored.max_abs, &measured.max_abs)?;
+    same("min_nonzero_abs", of, &stored.min_nonzero_abs, &measured.min_nonzero_abs)
 }
 
-fn same<T: PartialEq + fmt::Display>(key: &str, of: &str, stored: T, measured: T) -> Result<(), VerifyError> {
+fn same<T: PartialEq + fmt::Display>(key: &str, of: &str, stored: &T, measured: &T) -> Result<(), VerifyError> {
     if stored == measured {
         return Ok(());
     }

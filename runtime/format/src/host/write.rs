@@ -131,11 +131,15 @@ pub fn write_v2<W: Write>(
     if text.len() as u64 > HEADER_LIMIT {
         return Err(HeaderError::wrong("the header", format!("{} bytes", text.len()), format!("at most {HEADER_LIMIT} bytes")).into());
     }
+    check_alignment(alignment)?;
+    let mut end = 0u64;
     for entry in &header.tensors {
-        if !entry.offset.is_multiple_of(u64::from(alignment)) {
-            let key = format!("tensors.offset ({})", entry.spec.name);
-            return Err(HeaderError::wrong(key, entry.offset, format!("multiples of the alignment {alignment}")).into());
+        let allowed = end.next_multiple_of(u64::from(alignment));
+        if entry.offset != allowed {
+            let key = format!("offset of tensor {}", entry.spec.name);
+            return Err(HeaderError::wrong(key, entry.offset, format!("{allowed}, the next multiple of the alignment {alignment}")).into());
         }
+        end = allowed + entry.bytes();
     }
     let head = head_v2(&text, &index, alignment, header.payload_bytes())?;
     out.write_all(&head)?;

@@ -37,8 +37,8 @@ fn a_header_edited_after_the_index_was_derived_is_refused() {
     // norm_eps at byte 32 of the configuration record, which begins at 64; its lowest byte differs.
     let bytes = with_header(&model, "norm_eps = 0.000009999999747378752", "norm_eps = 0.000009999999747378752".replace('9', "8").as_str());
     assert_eq!(verify(&bytes), Err(VerifyError::File(Error::IndexMismatch { offset: 96 })));
-    let bytes = with_header(&model, "add_bos = true ", "add_bos = false");
-    assert!(matches!(verify(&bytes), Err(VerifyError::File(Error::IndexMismatch { offset: 136 }))));
+    let bytes = with_header(&model, "\nbos = 1\n", "\nbos = 3\n");
+    assert!(matches!(verify(&bytes), Err(VerifyError::File(Error::IndexMismatch { offset: 140 }))));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn hostile_toml_is_refused() {
     for (from, to, key, found) in [
         ("norm_eps = 0.000009999999747378752", "norm_eps = nan", "config.norm_eps", "nan"),
         ("norm_eps = 0.000009999999747378752", "norm_eps = -inf", "config.norm_eps", "-inf"),
-        ("norm_eps = 0.000009999999747378752", "norm_eps = 1e300", "config.norm_eps", "1e300"),
+        ("norm_eps = 0.000009999999747378752", "norm_eps = 1e300", "config.norm_eps", "1000000"),
         ("norm_eps = 0.000009999999747378752", "norm_eps = 1", "config.norm_eps", "1"),
         ("dim = 4", "dim = 4.0", "config.dim", "4.0"),
         ("dim = 4", "dim = -4", "config.dim", "-4"),

@@ -117,7 +117,7 @@ proptest! {
 fn a_header_as_json_has_the_keys_of_its_text() {
     let header = tiny(DType::F32).header;
     let table = toml::Table::try_from(&header).unwrap();
-    assert_eq!(table, header.to_table());
+    assert_eq!(Ok(&table), header.to_table().as_ref());
     assert_eq!(table["config"]["dim"].as_integer(), Some(4));
     assert_eq!(table["tensors"].as_array().unwrap().len(), header.tensors.len());
 }
@@ -166,7 +166,7 @@ fn contradictions_are_refused_by_key_with_both_sides() {
     let figures = tiny(DType::F32).header.figures();
     let max = format!("max_abs = {:?}\n", f64::from(figures.max_abs));
     let cases = [
-        ("num_params = 148", "num_params = 147", "num_params", "147", "148"),
+        ("num_params = 140", "num_params = 139", "num_params", "139", "140"),
         ("num_tensors = 16", "num_tensors = 15", "num_tensors", "15", "16"),
         ("flushed = 0", "flushed = 1", "flushed", "1", "0"),
         (max.as_str(), "max_abs = 2.5\n", "max_abs", "2.5", "allowed"),
@@ -203,7 +203,7 @@ fn golden_vectors_that_no_run_could_give_are_refused() {
         let mut golden = good.clone();
         change(&mut golden);
         header.golden.push(golden);
-        derive_index(&header).map(|_| String::new()).unwrap_or_else(|error| error.to_string())
+        derive_index(&header).map_or_else(|error| error.to_string(), |_| String::new())
     };
     assert_eq!(refused(&|_| ()), "");
     assert!(refused(&|golden| golden.tokens.clear()).contains("golden[0].tokens: found 0 tokens, allowed: 1 to 16"));

@@ -1,6 +1,7 @@
 //! Tests of the host side: one file a subject.
 
 mod damage;
+mod examples;
 mod header;
 mod stats;
 pub(super) mod tiny;

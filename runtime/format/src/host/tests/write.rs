@@ -54,8 +54,17 @@ fn index_and_tensors_lie_at_their_alignment() {
         let refused = Measure::new(alignment).unwrap_err().to_string();
         assert!(refused.contains(&alignment.to_string()) && refused.contains("from 16 to 4096"), "{refused}");
     }
-    let refused = to_bytes(&tiny(DType::F32).header, 4096, &[]).unwrap_err().to_string();
-    assert!(refused.contains("multiples of the alignment 4096"), "{refused}");
+    // Laid out for one alignment, written with another: wider or narrower.
+    for (laid_out, written, message) in [(16, 4096, "4096, the next multiple"), (4096, 16, "the next multiple of the alignment 16")] {
+        let mut measure = Measure::new(laid_out).unwrap();
+        let model = tiny(DType::F32);
+        for (entry, bytes) in model.header.tensors.iter().zip(&model.tensors) {
+            measure.tensor(entry.spec.clone(), bytes, 0).unwrap();
+        }
+        let header = Header { tensors: measure.finish().tensors, ..model.header };
+        let refused = to_bytes(&header, written, &[]).unwrap_err().to_string();
+        assert!(refused.contains(message), "{refused}");
+    }
 }
 
 #[test]
@@ -163,10 +172,10 @@ fn the_index_is_as_documented() {
     assert_eq!(tokenizer, [2, 8, 3, 1, none, 0, none, 5, 12, 13, 14, 15, 2, none, none, none, none, none, none, none, 0, 0, 0, 0]);
     // tok_embeddings.weight: 21 bytes of name, bf16, [8, 4], 64 bytes at 0, trainable.
     let first: Vec<_> = (56..70).map(|n| word(n * 4)).collect();
-    assert_eq!(first, [0, 21 | 2 << 16 | 2 << 24, 8, 4, 1, 1, 0, model.header.tensors[0].crc32, 0, 0, 64, 0, 0, 0]);
+    assert_eq!(first, [0, 0x0202_0015, 8, 4, 1, 1, 0, model.header.tensors[0].crc32, 0, 0, 64, 0, 0, 0]);
     // tokenizer.pieces: u8, one axis, not trainable; "<unk><s></s> abab ab" is 20 bytes.
     let pieces: Vec<_> = (56 + 12 * 14..56 + 13 * 14).map(|n| word(n * 4)).collect();
-    assert_eq!(pieces[1..6], [16 | 6 << 16 | 1 << 24, 20, 1, 1, 1]);
+    assert_eq!(pieces[1..6], [0x0106_0010, 20, 1, 1, 1]);
     assert_eq!(pieces[10..], [20, 0, 2, 0]);
     assert!(index[1120..].starts_with(b"tok_embeddings.weightlayers.0.attention_norm.weight"));
     assert_eq!(index.len(), (1120 + names).next_multiple_of(4));
