@@ -16,12 +16,42 @@ pub(super) fn frequency(theta: f64, head_dim: u32, pair: u32) -> f64 {
 mod tests {
     use super::*;
 
+    /// From 60 digits, rounded once.
+    const THETA_10000_HEAD_48: [u32; 24] = [
+        0x3f80_0000,
+        0x3f2e_6928,
+        0x3eed_a63c,
+        0x3ea1_e89b,
+        0x3e5c_9d36,
+        0x3e16_4d7a,
+        0x3dcc_cccd,
+        0x3d8b_8753,
+        0x3d3e_1e96,
+        0x3d01_86e2,
+        0x3cb0_7dc5,
+        0x3c70_7bf7,
+        0x3c23_d70a,
+        0x3bdf_3eec,
+        0x3b98_1878,
+        0x3b4f_3e37,
+        0x3b0d_316b,
+        0x3ac0_632c,
+        0x3a83_126f,
+        0x3a32_98bd,
+        0x39f3_5a5a,
+        0x39a5_cb5f,
+        0x3961_e8aa,
+        0x3919_e8f0,
+    ];
+    const THETA_500000_HEAD_16: [u32; 8] =
+        [0x3f80_0000, 0x3e46_93af, 0x3d1a_08c8, 0x3bee_f74e, 0x3ab9_5d22, 0x398f_c8f8, 0x385f_10c4, 0x372d_07a7];
+
     #[test]
-    fn frequencies_of_known_bits() {
-        // 10000^(-2i/8) = 1, 0.1, 0.01, 0.001.
+    fn frequencies_have_the_known_bits() {
+        let bits = |theta, head_dim| inv_freq(theta, head_dim).into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        assert_eq!(bits(10_000.0, 48), THETA_10000_HEAD_48);
+        assert_eq!(bits(500_000.0, 16), THETA_500000_HEAD_16);
         assert_eq!(inv_freq(10_000.0, 8), [1.0, 0.1, 0.01, 0.001]);
-        // 10000^(-1/3) and 10000^(-2/3), rounded from 30 digits.
-        assert_eq!(inv_freq(10_000.0, 6), [1.0, 0.046_415_888, 0.002_154_434_7]);
         assert_eq!(inv_freq(500_000.0, 2), [1.0]);
         assert_eq!(inv_freq(10_000.0, 0), [0.0; 0]);
     }

@@ -40,15 +40,19 @@ pub fn parse(bytes: &[u8], vocab_size: u32) -> Result<TokenizerSource> {
         }
     }
     // Counted before anything is kept: a mismatch names the true count, and the memory needed is known to be no more than the file's.
-    let mut count = 0u64;
-    let mut longest = 0;
+    let (mut count, mut longest, mut total) = (0u64, 0, 0);
     for entry in Entries::new(body) {
-        longest = longest.max(entry?.1.len() as u64);
+        let len = entry?.1.len() as u64;
+        longest = longest.max(len);
+        total += len;
         count += 1;
     }
     if count != u64::from(vocab_size) {
         let what = format!("has {count} pieces, the model has {vocab_size} tokens");
         return Err(Error::mismatch(what).advise("name the tokenizer that the model was trained with"));
+    }
+    if u32::try_from(total).is_err() {
+        return Err(Error::damaged(format!("has pieces of {total} bytes together; a model file holds {} at most", u32::MAX)));
     }
     let stated = u32::from_le_bytes(*head);
     if u64::from(stated) != longest {
