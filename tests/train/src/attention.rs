@@ -127,9 +127,7 @@ impl Attention {
             for start in (0..t).step_by(ROWS) {
                 let rows = ROWS.min(t - start);
                 let from = start * t + start;
-                for (left, right, target) in
-                    [(&*gradient, self.q.as_slice(), &mut *dk), (weights, dout, &mut *dv)]
-                {
+                for (left, right, target) in [(&*gradient, self.q.as_slice(), &mut *dk), (weights, dout, &mut *dv)] {
                     product(
                         (rows, hs, t - start),
                         Left { data: &left[from..], row_stride: 1, k_stride: t },

@@ -18,8 +18,7 @@ pub fn train<'a>(texts: impl Iterator<Item = &'a str>, size: usize) -> Tokenizer
     let mut characters: BTreeSet<String> = counts.keys().flat_map(|run| run.chars().map(String::from)).collect();
     characters.remove("\n");
     characters.insert(" ".to_owned());
-    let mut runs: Vec<(Vec<String>, u64)> =
-        counts.into_iter().map(|(run, n)| (run.chars().map(String::from).collect(), n)).collect();
+    let mut runs: Vec<(Vec<String>, u64)> = counts.into_iter().map(|(run, n)| (run.chars().map(String::from).collect(), n)).collect();
 
     let mut learned = Vec::new();
     while FIXED + learned.len() + characters.len() < size {

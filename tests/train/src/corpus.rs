@@ -1,5 +1,7 @@
 //! Training data by number: which stories belong to which split, and windows of their ids. Called by `train.rs`.
 
+use std::collections::HashSet;
+
 use crate::grammar::story;
 use crate::tiny_grammar::line;
 use crate::tokenizer::{Encoder, Tokenizer};
@@ -75,6 +77,17 @@ impl<'a> Source<'a> {
         ids.truncate(len);
         ids
     }
+}
+
+/// The number of different sentences in `texts`.
+pub fn distinct_sentences(texts: impl Iterator<Item = String>) -> usize {
+    let mut seen = HashSet::new();
+    for text in texts {
+        for sentence in text.split_inclusive(['.', '!', '?']) {
+            seen.insert(sentence.trim_matches([' ', '"', '\n']).to_owned());
+        }
+    }
+    seen.len()
 }
 
 /// The tiny grammar has few lines, so whole lines are kept from training: about one in eight, by their letters.

@@ -26,6 +26,9 @@ pub fn csv(points: &[Point]) -> String {
     out
 }
 
+/// Name, colour, and which number of a point.
+type Series = (&'static str, &'static str, fn(&Point) -> f64);
+
 /// The picture; the loss axis is logarithmic.
 pub fn svg(title: &str, points: &[Point]) -> String {
     let (left, top, width, height) = (60.0, 40.0, 620.0, 300.0);
@@ -55,14 +58,13 @@ pub fn svg(title: &str, points: &[Point]) -> String {
         );
     }
     out.push_str("<text x=\"370\" y=\"384\" text-anchor=\"middle\">steps (loss in nats a token)</text>\n");
-    let series: [(&str, &str, fn(&Point) -> f64); 3] = [
+    let series: [Series; 3] = [
         ("training", "#1f77b4", |p| p.train),
         ("validation", "#d62728", |p| p.valid),
         ("held-out combinations", "#2ca02c", |p| p.held_out),
     ];
     for (i, (name, colour, value)) in series.into_iter().enumerate() {
-        let line: Vec<String> =
-            points.iter().map(|p| format!("{:.1},{:.1}", x(p.step as f64), y(value(p)))).collect();
+        let line: Vec<String> = points.iter().map(|p| format!("{:.1},{:.1}", x(p.step as f64), y(value(p)))).collect();
         let _ = writeln!(
             out,
             "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" points=\"{}\"/>\

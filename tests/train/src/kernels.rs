@@ -1,6 +1,12 @@
 //! The inner loops that training spends its time in, compiled for the vector units that are found at run time.
 //! Called by `model.rs` and `attention.rs`; everything else in this crate is plain Rust.
 
+#![expect(
+    clippy::inline_always,
+    reason = "a body must be inlined into the function that enables the instructions, or it is compiled without them"
+)]
+#![expect(clippy::needless_pass_by_value, reason = "a product takes its target as it takes its operands")]
+
 /// The left matrix of a product: element (row, k) is `data[row * row_stride + k * k_stride]`, so that a transposed matrix needs no copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Left<'a> {
@@ -304,9 +310,7 @@ mod tests {
                 );
                 for i in 0..m {
                     for j in 0..n {
-                        let sum: f64 = (0..k)
-                            .map(|p| f64::from(a[i * row_stride + p * k_stride]) * f64::from(b[p * n + j]))
-                            .sum();
+                        let sum: f64 = (0..k).map(|p| f64::from(a[i * row_stride + p * k_stride]) * f64::from(b[p * n + j])).sum();
                         let want = sum + f64::from(before[i * n + j]);
                         assert!((f64::from(c[i * n + j]) - want).abs() < 1e-4, "({m},{n},{k}) at {i},{j}");
                     }

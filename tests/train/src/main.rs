@@ -1,15 +1,14 @@
 //! `dmexp-train`: trains the models of `models/`, shows what they are trained on and what they say. Spawned by `cargo xtask train`.
 
-use std::collections::HashSet;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
-use dmexp_train::corpus::{BOS, TINY_BOS};
+use dmexp_train::corpus::{BOS, TINY_BOS, distinct_sentences};
 use dmexp_train::recipe::{Recipe, STORY, TINY};
 use dmexp_train::sample::{Settings, continue_text};
 use dmexp_train::shape::Shape;
-use dmexp_train::tokenizer::Tokenizer;
+use dmexp_train::tokenizer::{Encoder, Tokenizer};
 use dmexp_train::train::{Trainer, save, write};
 use dmexp_train::{bpe, checkpoint, curve, grammar, tiny_grammar};
 
@@ -126,18 +125,19 @@ fn corpus(tiny: bool, print: u64, count: u64) {
     for seed in 0..print {
         println!("{}\n", text(seed));
     }
-    let mut sentences = HashSet::new();
-    for seed in 0..count {
-        for sentence in text(seed).replace('\n', " ").split_inclusive(['.', '!', '?']) {
-            sentences.insert(sentence.trim_matches([' ', '"']).to_owned());
-        }
-    }
-    println!("{} different sentences in {count} texts", sentences.len());
+    println!("{} different sentences in {count} texts", distinct_sentences((0..count).map(text)));
     if !tiny {
-        let tokenizer = bpe::train((0..2_000).map(|seed| text(seed)).collect::<Vec<_>>().iter().map(String::as_str), STORY.shape.vocab);
-        let mut lengths: Vec<usize> = (0..2_000).map(|seed| tokenizer.encode(&text(seed)).len()).collect();
+        let texts: Vec<String> = (0..2_000).map(text).collect();
+        let tokenizer = bpe::train(texts.iter().map(String::as_str), STORY.shape.vocab);
+        let mut encoder = Encoder::new(&tokenizer);
+        let mut length = |text: &String| {
+            let mut ids = Vec::new();
+            encoder.encode(text, &mut ids);
+            ids.len()
+        };
+        let mut lengths: Vec<usize> = texts.iter().map(&mut length).collect();
         lengths.sort_unstable();
-        println!("ids in a story: median {}, nine in ten below {}, most {}", lengths[1000], lengths[1800], lengths[1999]);
+        println!("ids in a story: median {}, 95% below {}, most {}", lengths[1000], lengths[1900], lengths[1999]);
     }
 }
 
@@ -146,11 +146,8 @@ fn train(recipe: &Recipe, run: &Run) -> Result<()> {
     let file = |ending: &str| run.out.join(format!("{}.{ending}", recipe.name));
     let tokenizer = (recipe.vocabulary_stories > 0).then(|| {
         // The first stories that training sees: nothing of the validation splits.
-        let texts: Vec<String> = (0..recipe.vocabulary_stories)
-            .map(grammar::story)
-            .filter(|story| !story.held_out)
-            .map(|story| story.text)
-            .collect();
+        let texts: Vec<String> =
+            (0..recipe.vocabulary_stories).map(grammar::story).filter(|story| !story.held_out).map(|story| story.text).collect();
         bpe::train(texts.iter().map(String::as_str), recipe.shape.vocab)
     });
     if let Some(tokenizer) = &tokenizer {

@@ -78,9 +78,7 @@ impl Weights {
     fn rotate(&self, t: usize, rows: &mut [f32], turn: f32) {
         let half = self.shape.head_dim() / 2;
         let width = rows.len() / t;
-        for (row, (cos, sin)) in
-            rows.chunks_exact_mut(width).zip(self.cos.chunks_exact(half).zip(self.sin.chunks_exact(half)))
-        {
+        for (row, (cos, sin)) in rows.chunks_exact_mut(width).zip(self.cos.chunks_exact(half).zip(self.sin.chunks_exact(half))) {
             for head in row.chunks_exact_mut(2 * half) {
                 for (pair, (&c, &s)) in head.as_chunks_mut::<2>().0.iter_mut().zip(cos.iter().zip(sin)) {
                     let [a, b] = *pair;
@@ -256,7 +254,9 @@ impl Worker {
         let dlogits = &mut self.logits[..t * shape.vocab];
         for (row, &target) in dlogits.chunks_exact_mut(shape.vocab).zip(targets) {
             row[target as usize] -= 1.0;
-            row.iter_mut().for_each(|p| *p *= scale);
+            for p in row {
+                *p *= scale;
+            }
         }
         let grad = &mut self.gradient;
         let [d1, d2] = &mut self.d_dim;

@@ -9,9 +9,11 @@ const SHAPE: Shape = Shape { dim: 24, hidden: 36, layers: 2, heads: 6, kv_heads:
 
 fn random(rng: &mut Rng) -> Vec<f32> {
     let mut flat = vec![1.0; SHAPE.parameters()];
-    flat.iter_mut().for_each(|w| *w += 0.1 * rng.normal());
+    for w in &mut flat {
+        *w += 0.1 * rng.normal();
+    }
     for range in SHAPE.matrices() {
-        flat[range].iter_mut().for_each(|w| *w = 0.3 * rng.normal());
+        flat[range].fill_with(|| 0.3 * rng.normal());
     }
     flat
 }

@@ -1,4 +1,4 @@
-//! AdamW with clipping and the learning rate over time. Called by `train.rs`, once a step.
+//! The `AdamW` optimiser with clipping and the learning rate over time. Called by `train.rs`, once a step.
 
 use crate::recipe::Recipe;
 

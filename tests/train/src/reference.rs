@@ -60,10 +60,8 @@ impl<'a> Reader<'a> {
             for head in 0..shape.heads {
                 let at = head / (shape.heads / shape.kv_heads) * hs;
                 let q = &q[head * hs..][..hs];
-                let scores: Vec<f64> = self.keys[i]
-                    .iter()
-                    .map(|k| q.iter().zip(&k[at..]).map(|(a, b)| a * b).sum::<f64>() / (hs as f64).sqrt())
-                    .collect();
+                let scores: Vec<f64> =
+                    self.keys[i].iter().map(|k| q.iter().zip(&k[at..]).map(|(a, b)| a * b).sum::<f64>() / (hs as f64).sqrt()).collect();
                 let top = scores.iter().copied().fold(f64::MIN, f64::max);
                 let sum: f64 = scores.iter().map(|s| (s - top).exp()).sum();
                 for (score, v) in scores.iter().zip(&self.values[i]) {

@@ -33,7 +33,7 @@ impl Rng {
 
     /// An index below `n`; 0 when `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
-        (u64::from(self.next_u32()) * n as u64 >> 32) as usize
+        ((u64::from(self.next_u32()) * n as u64) >> 32) as usize
     }
 
     /// One of `items`, which must not be empty.

@@ -82,8 +82,7 @@ impl Shape {
         let (dim, kv, hidden) = (self.dim, self.kv_dim(), self.hidden);
         let embedding = take(self.vocab * dim);
         let sizes = [dim, dim * dim, kv * dim, kv * dim, dim * dim, dim, hidden * dim, dim * hidden, hidden * dim];
-        let kinds: Vec<Vec<Range<usize>>> =
-            sizes.iter().map(|&size| (0..self.layers).map(|_| take(size)).collect()).collect();
+        let kinds: Vec<Vec<Range<usize>>> = sizes.iter().map(|&size| (0..self.layers).map(|_| take(size)).collect()).collect();
         let layers = (0..self.layers)
             .map(|l| Layer {
                 att_norm: kinds[0][l].clone(),

@@ -4,7 +4,14 @@ use crate::rng::Rng;
 use crate::template::{Words, expand};
 
 const NAMES: &[(&str, &str, &str)] = &[
-    ("Tom", "He", "his"), ("Ben", "He", "his"), ("Sam", "He", "his"), ("Max", "He", "his"), ("Mia", "She", "her"), ("Ann", "She", "her"), ("Sue", "She", "her"), ("Lily", "She", "her"),
+    ("Tom", "He", "his"),
+    ("Ben", "He", "his"),
+    ("Sam", "He", "his"),
+    ("Max", "He", "his"),
+    ("Mia", "She", "her"),
+    ("Ann", "She", "her"),
+    ("Sue", "She", "her"),
+    ("Lily", "She", "her"),
 ];
 const LINES: &[&str] = &[
     "{n} had a {look} {toy}. {P} {did} all day.",

@@ -16,8 +16,7 @@ pub struct Tokenizer {
 impl Tokenizer {
     /// The vocabulary with the three control pieces, the bytes, and then `learned` in the order of their ranks.
     pub fn new(learned: &[String]) -> Self {
-        let mut pieces: Vec<(Vec<u8>, f32)> =
-            ["<unk>", "\n<s>\n", "\n</s>\n"].iter().map(|p| (p.as_bytes().to_vec(), 0.0)).collect();
+        let mut pieces: Vec<(Vec<u8>, f32)> = ["<unk>", "\n<s>\n", "\n</s>\n"].iter().map(|p| (p.as_bytes().to_vec(), 0.0)).collect();
         pieces.extend((0..=255).map(|byte| (format!("<0x{byte:02X}>").into_bytes(), 0.0)));
         pieces.extend(learned.iter().enumerate().map(|(rank, p)| (p.as_bytes().to_vec(), 0.0 - rank as f32)));
         Self::from_pieces(pieces)
@@ -181,9 +180,7 @@ mod tests {
         let tokenizer = trained();
         let mut encoder = Encoder::new(&tokenizer);
         let mut texts: Vec<String> = (1000..1060).map(|seed| story(seed).text).collect();
-        texts.extend(
-            ["", " ", "  two  spaces ", "\n", "a\n\n b", "Grüße, 世界 ☃!", "tab\there", "ends \n"].map(String::from),
-        );
+        texts.extend(["", " ", "  two  spaces ", "\n", "a\n\n b", "Grüße, 世界 ☃!", "tab\there", "ends \n"].map(String::from));
         for text in texts {
             let plain = tokenizer.encode(&text);
             let mut fast = Vec::new();

@@ -22,12 +22,14 @@ pub fn initial(recipe: &Recipe) -> Vec<f32> {
     let mut rng = Rng::new(recipe.seed);
     let mut flat = vec![1.0; recipe.shape.parameters()];
     for range in recipe.shape.matrices() {
-        flat[range].iter_mut().for_each(|w| *w = recipe.init * rng.normal());
+        flat[range].fill_with(|| recipe.init * rng.normal());
     }
     let shrink = 1.0 / (2.0 * recipe.shape.layers as f32).sqrt();
     for layer in recipe.shape.layout().layers {
         for range in [layer.wo, layer.w2] {
-            flat[range].iter_mut().for_each(|w| *w *= shrink);
+            for w in &mut flat[range] {
+                *w *= shrink;
+            }
         }
     }
     flat

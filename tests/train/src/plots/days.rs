@@ -77,11 +77,7 @@ pub(super) const PLOTS: &[Plot] = &[
                 "\"It is okay to be scared,\" said {his} {g}. \"You can be scared and brave.\"",
                 "{f} did not laugh. \"We can do it together,\" {fhe} said.",
             ],
-            &[
-                "{f} gave {him} {aid}.",
-                "{His} {g} gave {him} {aid} to help.",
-                "With {aid}, {h} felt a little better.",
-            ],
+            &["{f} gave {him} {aid}.", "{His} {g} gave {him} {aid} to help.", "With {aid}, {h} felt a little better."],
             &[
                 "/{h} closed {his} eyes and counted to three. Then {he} looked. {calm}.",
                 "/Slowly, {h} took one step, and then one more. {calm}.",
@@ -125,7 +121,7 @@ pub(super) const PLOTS: &[Plot] = &[
                 "\"Please, can you give me some {missing}?\" asked {h}.",
             ],
             &[
-                "\"Yes, I do,\" said {f}. \"You can have all you need if I can help you.\"",
+                "\"Yes, of course,\" said {f}. \"You can have all you need if I can help you.\"",
                 "\"I have a lot,\" said {f}. \"Take what you need.\"",
                 "\"Let me look,\" said {f}, and {fhe} came back with a [big bag|full basket].",
             ],
@@ -301,11 +297,7 @@ pub(super) const PLOTS: &[Plot] = &[
                 "It was hard work, but the {build} looked great.",
                 "{He} used a lot of {material}, and soon the {build} was done.",
             ],
-            &[
-                "/But then {crash}.",
-                "/Suddenly, {crash}. Oh no!",
-                "/\"Look at my {build}!\" {he} said. But just then, {crash}.",
-            ],
+            &["/But then {crash}.", "/Suddenly, {crash}. Oh no!", "/\"Look at my {build}!\" {he} said. But just then, {crash}."],
             &[
                 "{h} was angry. \"I will never build again!\" {he} said.",
                 "{h} sat down and cried. \"All my work is gone,\" {he} said.",
@@ -318,7 +310,7 @@ pub(super) const PLOTS: &[Plot] = &[
             ],
             &[
                 "{h} dried {his} eyes. \"Okay, let us try,\" {he} said.",
-                "\"Will you help me?\" {h} asked. \"Yes!\"",
+                "{h} stood up. \"One more time,\" {he} said.",
                 "{h} thought for a moment. Then {he} smiled.",
             ],
             &[
