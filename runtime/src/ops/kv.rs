@@ -68,6 +68,17 @@ impl<'a> KvCache<'a> {
 
     fn rows(&self, table: usize) -> KvRows<'_> {
         let (start, end) = self.table(table);
+        match self.dtype {
+            KvDType::F16 => {
+                KvRows::F16(bytemuck::try_cast_slice(self.words).ok().and_then(|all: &[u16]| all.get(start..end)).unwrap_or(&[]))
+            }
+            _ => KvRows::F32(bytemuck::try_cast_slice(self.words).ok().and_then(|all: &[f32]| all.get(start..end)).unwrap_or(&[])),
+        }
+    }
+
+    fn store_row(&mut self, table: usize, position: usize, row: &[f32]) {
+        let start = self.table(table).0.saturating_add(position.saturating_mul(self.kv_dim));
+        let end = start.saturating_add(self.kv_dim);
         if self.dtype == KvDType::F16 {
             let Ok(all) = bytemuck::try_cast_slice_mut::<u32, u16>(self.words) else { return };
             super::chip::narrow_f16(all.get_mut(start..end).unwrap_or(&mut []), row);

@@ -1,4 +1,4 @@
-//! exp, sine and cosine, rounding, square root, sigmoid and SiLU: one definition each, for every machine. Called by the other families.
+//! exp, sine and cosine, rounding, square root, sigmoid and `SiLU`: one definition each, for every machine. Called by the other families.
 //!
 //! Figures are the worst over every `f32` in the range named, against `f64` (the tests assert them; "ulp" is the distance between `f32` neighbours at the exact
 //! result).
@@ -6,7 +6,7 @@
 use super::chip;
 
 /// 2^23 + 2^22: adding and subtracting it rounds to a whole number, and while it is added the number stands in the low bits.
-const MAGIC: f32 = 12_582_912.0;
+pub(crate) const MAGIC: f32 = 12_582_912.0;
 
 pub(crate) const LOG2_E: f32 = f32::from_bits(0x3fb8_aa3b);
 /// ln 2 in two parts; the first has 15 significant bits, so that its product with a whole number below 2^9 is exact.

@@ -74,7 +74,7 @@ mod tests {
     pub(crate) fn literal(terms: &[f32]) -> f32 {
         let mut a = [0.0f32; 8];
         for i in 0..terms.len() {
-            a[i % 8] = a[i % 8] + terms[i];
+            a[i % 8] += terms[i];
         }
         ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]))
     }

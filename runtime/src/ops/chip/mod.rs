@@ -8,3 +8,8 @@
 mod any;
 #[cfg(not(all(target_arch = "arm", target_os = "none", target_abi = "eabihf")))]
 pub(crate) use any::*;
+
+#[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))]
+mod cortex_m4f;
+#[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))]
+pub(crate) use cortex_m4f::*;
