@@ -55,7 +55,7 @@ impl Utf8Stream {
 
     /// How many bytes are held back.
     #[cfg(test)]
-    pub(super) fn held_len(&self) -> usize {
+    pub(super) fn held_len(self) -> usize {
         usize::from(self.len)
     }
 
