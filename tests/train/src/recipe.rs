@@ -49,13 +49,13 @@ pub const TINY: Recipe = Recipe {
     name: "tiny",
     shape: Shape { dim: 24, hidden: 36, layers: 2, heads: 3, kv_heads: 1, vocab: 128, seq: 64 },
     seed: 12,
-    steps: 20_000,
-    batch: 64,
+    steps: 6_000,
+    batch: 32,
     rate: 5e-3,
     warmup: 300,
     init: 0.1,
     decay: 0.01,
-    every: 500,
+    every: 200,
     vocabulary_stories: 0,
 };
 

@@ -3,29 +3,44 @@
 use crate::rng::Rng;
 use crate::template::{Words, expand};
 
+/// Name, pronoun, possessive.
 const NAMES: &[(&str, &str, &str)] = &[
     ("Tom", "He", "his"),
     ("Ben", "He", "his"),
     ("Sam", "He", "his"),
     ("Max", "He", "his"),
+    ("Tim", "He", "his"),
+    ("Leo", "He", "his"),
     ("Mia", "She", "her"),
     ("Ann", "She", "her"),
     ("Sue", "She", "her"),
     ("Lily", "She", "her"),
+    ("Amy", "She", "her"),
+    ("Eva", "She", "her"),
 ];
+
+/// Lines; `{p}` is the pronoun of `{n}`.
 const LINES: &[&str] = &[
-    "{n} had a {look} {toy}. {P} {did} all day.",
-    "{n} had a {look} {toy}. It was in the {place}.",
+    "{n} had a~ {look} {toy}. {P} [played|ran|sat] with it all day.",
+    "{n} had a~ {look} {toy}. It was in the {place}.",
     "{n} and {his} {pet} {did} in the {place}.",
-    "{n} saw a {look} {pet}. {P} was {mood}.",
+    "{n} saw a~ {look} {pet}. {P} was {mood}.",
     "{n} was {mood}. {P} had a new {toy}.",
+    "{n} was sad. {P} lost {his} {toy}.",
     "The {pet} was {mood}. {n} {did} with it.",
     "The {look} {pet} sat on the {seat}.",
-    "One day, {n} went to the {place}. {P} {did}.",
-    "{n} {did} in the {place}. The sun was hot.",
-    "A {look} {pet} {did} in the {place}.",
-    "{n} lost {his} {toy}. {P} was sad.",
-    "{n} gave the {toy} to the {pet}.",
+    "One day, {n} went to the {place}. {P} {did} there.",
+    "{n} {did} in the {place}. The sun was [hot|up|out].",
+    "The {look} {pet} {did} in the {place}. It was {mood}.",
+    "{n} lost {his} {toy}. {P} was sad. It was in the {place}.",
+    "{n} gave the {toy} to {his} {pet}. It was {mood}.",
+    "\"I see a {pet},\" said {n}. It was {look}.",
+    "\"Look, a~ {look} {toy}!\" said {n}.",
+    "The {pet} ate the {food}. {n} was {mood}.",
+    "{n} ate a {food} in the {place}. It was good.",
+    "{n} put the {toy} on the {seat}. {P} was {mood}.",
+    "It was a hot day. {n} {did} in the {place}.",
+    "Can you see the {pet}? It is in the {place}.",
 ];
 
 /// The line of `seed`: one or two short sentences.
@@ -36,13 +51,18 @@ pub fn line(seed: u64) -> String {
     words.set("n", name);
     words.set("p", pronoun);
     words.set("his", his);
-    words.set("look", rng.pick(&["red", "big", "new", "blue", "small"]));
-    words.set("toy", rng.pick(&["ball", "hat", "car", "boat", "kite", "doll"]));
-    words.set("pet", rng.pick(&["cat", "dog", "bird", "fox", "bear", "duck"]));
-    words.set("place", rng.pick(&["park", "sun", "house", "tree", "sea"]));
-    words.set("seat", rng.pick(&["mat", "bed", "tree", "box"]));
-    words.set("mood", rng.pick(&["happy", "sad", "good", "very big"]));
-    words.set("did", rng.pick(&["played", "ran", "sat", "sang"]));
+    for (word, choices) in [
+        ("look", &["red", "big", "new", "blue", "small", "green", "old", "little"][..]),
+        ("toy", &["ball", "hat", "car", "boat", "kite", "doll", "drum", "cup"]),
+        ("pet", &["cat", "dog", "bird", "fox", "bear", "duck", "hen", "pig", "frog"]),
+        ("place", &["park", "house", "barn", "lake", "yard", "sea", "zoo", "shop"]),
+        ("seat", &["mat", "bed", "tree", "box", "log", "wall"]),
+        ("mood", &["happy", "sad", "glad", "good", "very cold", "so funny"]),
+        ("did", &["played", "ran", "sat", "sang", "slept", "swam", "hid"]),
+        ("food", &["cake", "fish", "nut", "pear", "plum"]),
+    ] {
+        words.set(word, rng.pick(choices));
+    }
     expand(rng.pick(LINES), &words, &mut rng)
 }
 
@@ -58,6 +78,6 @@ mod tests {
             assert!(line.is_ascii() && line.len() < 62 && line.ends_with('.'), "{line}");
             seen.insert(line);
         }
-        assert!(seen.len() > 2_000, "{}", seen.len());
+        assert!(seen.len() > 5_000, "{}", seen.len());
     }
 }
