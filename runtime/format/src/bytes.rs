@@ -65,3 +65,9 @@ pub(crate) const fn same(mut a: &[u8], mut b: &[u8]) -> bool {
     }
     true
 }
+
+/// The next multiple of `alignment`, a power of two, at or after `offset`; wraps past the end of 64 bits. (A division by a value that may be 0 would be a panic path.)
+pub(crate) const fn align_up(offset: u64, alignment: u64) -> u64 {
+    let mask = alignment.wrapping_sub(1);
+    offset.wrapping_add(mask) & !mask
+}

@@ -47,16 +47,17 @@ impl Dims {
         if k0 == 0 || k1 == 0 || k2 == 0 || k3 == 0 {
             return Err(Error::Tensor { tensor, rule: Rule::NotZero, found: 0, allowed: 1 });
         }
-        // Two axes fit 64 bits; each further one is checked against the limit before it is multiplied in.
+        // Two axes fit 64 bits; each further one is multiplied in only if that fits.
         count *= k0 as u64;
         count *= k1 as u64;
         let limit = 1u64 << 48;
-        if count > limit || k2 as u64 > limit / count {
-            return Err(Error::Tensor { tensor, rule: Rule::TooLarge, found: count, allowed: limit });
-        }
-        count *= k2 as u64;
-        if k3 as u64 > limit / count {
-            return Err(Error::Tensor { tensor, rule: Rule::TooLarge, found: count, allowed: limit });
+        let product = match count.checked_mul(k2 as u64) {
+            Some(three) => three.checked_mul(k3 as u64),
+            None => None,
+        };
+        match product {
+            Some(product) if product <= limit => (),
+            _ => return Err(Error::Tensor { tensor, rule: Rule::TooLarge, found: count, allowed: limit }),
         }
         Ok(Self { sizes: kept, rank: rank as u8 })
     }

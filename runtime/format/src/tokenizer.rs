@@ -163,10 +163,10 @@ impl TokenizerFacts {
         } else if self.n_pieces != vocab_size {
             return Err(wrong(TokenizerKey::VocabSize, Rule::Equal, self.n_pieces, vocab_size));
         }
-        if let TokenizerKind::Bytes = self.kind {
-            if self.n_pieces > 256 {
-                return Err(wrong(TokenizerKey::VocabSize, Rule::TooLarge, self.n_pieces, 256));
-            }
+        if let TokenizerKind::Bytes = self.kind
+            && self.n_pieces > 256
+        {
+            return Err(wrong(TokenizerKey::VocabSize, Rule::TooLarge, self.n_pieces, 256));
         }
         if let TokenizerKind::SentencepieceBpe = self.kind {
             if self.max_piece_len == 0 || self.max_piece_len > PIECE_LEN_LIMIT {

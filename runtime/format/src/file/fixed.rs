@@ -1,6 +1,6 @@
 //! The fixed part at a file's start (24 bytes in format 1, 32 in format 2): magic, version, lengths, checksum. Read by [`super::ModelFile::open`].
 
-use crate::bytes::{array, u32_at, u64_at};
+use crate::bytes::{align_up, array, u32_at, u64_at};
 use crate::{Error, Part, Rule};
 
 /// The first seven bytes of every file.
@@ -102,8 +102,7 @@ impl Fixed {
 
     /// Where the payload starts: the next multiple of the alignment (format 1: right after the header).
     pub const fn payload_start(&self) -> u64 {
-        // `parse` made sure that the alignment is not 0, and the lengths before it are below 2^33.
-        self.index_end().next_multiple_of(if self.alignment == 0 { 1 } else { self.alignment as u64 })
+        align_up(self.index_end(), self.alignment as u64)
     }
 
     /// Where the file ends. `parse` made sure that this fits.

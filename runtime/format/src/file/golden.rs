@@ -44,7 +44,7 @@ impl<'a> Golden<'a> {
         word_count(self.tokens)
     }
 
-    /// Whether there are no tokens; never so after `Index::parse`.
+    /// Whether there are no tokens; `Index::parse` refuses such a vector.
     pub const fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -119,7 +119,7 @@ pub(super) const fn check(bytes: &[u8], start: u64, config: &LlamaConfig) -> Res
             }
             return Err(wrong(Rule::Length, at, rest.len() as u32, u32_at(rest, 4)));
         };
-        if golden.len() == 0 || golden.len() > config.max_seq_len {
+        if golden.is_empty() || golden.len() > config.max_seq_len {
             return Err(wrong(Rule::Range, at + 4, golden.len(), config.max_seq_len));
         }
         if golden.positions.is_empty() {

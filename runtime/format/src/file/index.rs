@@ -4,7 +4,7 @@ use super::fixed::INDEX_LIMIT;
 use super::golden::{self, Goldens};
 use crate::arch::Architecture;
 use crate::arch::llama::{CONFIG_RECORD_LEN, LlamaConfig, TensorKind};
-use crate::bytes::{array, part, same, u16_at, u32_at, u64_at};
+use crate::bytes::{align_up, array, part, same, u16_at, u32_at, u64_at};
 use crate::tokenizer::{ARRAY_NAMES, NO_TOKEN, TOKENIZER_RECORD_LEN, TokenizerFacts, TokenizerKind};
 use crate::{ARITHMETIC, ConfigKey, DType, Dims, Error, Part, Rule, TokenizerKey};
 
@@ -111,7 +111,7 @@ pub struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// Checks an index of a file whose tensors lie at multiples of `alignment` in a payload of `payload_len` bytes.
+    /// Checks an index of a file whose tensors lie at multiples of `alignment` (a power of two) in a payload of `payload_len` bytes.
     ///
     /// Whether two tensors have the same name is not checked here but by `ModelFile::open`, and neither are checksums.
     ///
@@ -207,7 +207,7 @@ impl<'a> Index<'a> {
             }
             rest = tail;
         }
-        let end = names_start + names_len.next_multiple_of(4);
+        let end = names_start + align_up(names_len, 4);
         if end != len {
             return Err(layout(Part::Index, Rule::Length, 36, len, end));
         }
@@ -231,7 +231,7 @@ impl<'a> Index<'a> {
 
     /// Checks each record, and that names and bytes follow one another without holes to the ends that are stated.
     const fn check_tensors(&self, alignment: u32, payload_len: u64) -> Result<(), Error> {
-        let alignment = if alignment == 0 { 1 } else { alignment as u64 };
+        let alignment = alignment as u64;
         let (mut number, mut name_end, mut end, mut params) = (0u32, 0u64, 0u64, 0u64);
         while number < self.num_tensors {
             let record = match self.decode(number) {
@@ -249,11 +249,11 @@ impl<'a> Index<'a> {
             if let Err(error) = check_name(name, number) {
                 return Err(error);
             }
-            if !record.offset.is_multiple_of(alignment) {
+            if align_up(record.offset, alignment) != record.offset {
                 return Err(of_tensor(number, Rule::Multiple, record.offset, alignment));
             }
             // `end` is at most `payload_len`, a length that lies in memory: no overflow.
-            let expected = end.next_multiple_of(alignment);
+            let expected = align_up(end, alignment);
             if record.offset != expected {
                 return Err(of_tensor(number, Rule::Overlap, record.offset, expected));
             }

@@ -38,8 +38,7 @@ pub(super) fn check<'a>(names: impl Iterator<Item = &'a [u8]> + Clone) -> Result
                 *slot = name;
             }
         }
-        let Some([.., last]) = Some(&window) else { return Ok(()) };
-        if last.is_empty() {
+        if window.last().is_none_or(|name| name.is_empty()) {
             return Ok(());
         }
         start += WINDOW as u32;

@@ -1,5 +1,7 @@
 //! Tests of the reader: files that are right, damage of every kind, and files that are wrong in one thing alone (checksums made right again after the edit).
 
+#[cfg(feature = "std")]
+mod against_toml;
 mod damage;
 mod make;
 mod malformed;

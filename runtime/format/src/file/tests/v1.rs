@@ -6,8 +6,9 @@ use crate::crc32::checksum;
 use crate::file::ModelFile;
 use crate::tokenizer::{NO_TOKEN, TokenizerKind};
 use crate::{ConfigKey, DType, Error, Part, Rule, TokenizerKey};
+use std::fmt::Write as _;
 
-const LLAMA: &str = r#"arch = "llama"
+pub(super) const LLAMA: &str = r#"arch = "llama"
 dim = 4
 hidden_dim = 3
 n_layers = 1
@@ -30,7 +31,7 @@ add_bos = true
 "#;
 
 /// A header for the tensors of `CONFIG`, and their bytes.
-fn parts(config: &str) -> (String, Vec<u8>) {
+pub(super) fn parts(config: &str) -> (String, Vec<u8>) {
     let weights = make::weights(false);
     let mut header = format!(
         "format = 1\ndtype = \"f32\"\nsource = \"made@step0\"\nstep = 0\nnum_params = {}\nnum_tensors = {}\nflushed = 0\nmax_abs = 1.0\nmin_nonzero_abs = 0.25\nconfig = \"\"\"\n{config}\"\"\"\n",
@@ -40,13 +41,13 @@ fn parts(config: &str) -> (String, Vec<u8>) {
     let mut payload = vec![];
     for tensor in weights {
         let name = String::from_utf8(tensor.name).unwrap();
-        header += &format!("\n[[tensors]]\nname = \"{name}\"\ndims = {:?}\noverflowed = 0\n", tensor.dims);
+        write!(header, "\n[[tensors]]\nname = \"{name}\"\ndims = {:?}\noverflowed = 0\n", tensor.dims).unwrap();
         payload.extend(tensor.bytes);
     }
     (header, payload)
 }
 
-fn file(header: &[u8], payload: &[u8]) -> Vec<u8> {
+pub(super) fn file(header: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = b"DMEXPRT\x01".to_vec();
     bytes.extend((header.len() as u32).to_le_bytes());
     bytes.extend((payload.len() as u64).to_le_bytes());
@@ -347,7 +348,7 @@ fn class_15_syntax_is_checked() {
         "# \u{1}",
         "x = 1 # \u{7f}",
         "\u{feff}x = 1",
-        "x = 1\r",
+        "x = 1\ry = 2",
         "\"\"\"x\"\"\" = 1",
         "{x = 1}",
         "x = 1979-05-27 07:32:00",
@@ -411,8 +412,8 @@ fn class_15_depth_and_number_are_bounded() {
         assert_eq!(toml(refused("step = 0\n", &nested(depth))), Rule::Depth);
     }
     assert_eq!(toml(refused("step = 0\n", &format!("step = 0\nx = {}", "{a=".repeat(10_000)))), Rule::Depth);
-    let many: String = (0..100).map(|n| format!("x{n} = 1\n")).collect();
-    assert_eq!(toml(refused("step = 0\n", &many)), Rule::Depth);
+    let many = (0..100).map(|n| format!("x{n} = 1")).collect::<Vec<_>>().join("\n");
+    assert_eq!(toml(refused("step = 0\n", &format!("step = 0\n{many}\n"))), Rule::Depth);
     // A header just within its limit is read in one walk.
     taken("step = 0\n", &format!("step = 0\n{}", "# a comment\n".repeat(1_300_000)));
 }

@@ -170,7 +170,7 @@ fn known(key: &str) -> Option<ConfigKey> {
 }
 
 /// A walk through the `[[tensors]]` tables.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tables<'a> {
     scanner: Scanner<'a>,
     number: u32,

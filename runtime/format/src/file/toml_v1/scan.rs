@@ -400,8 +400,13 @@ impl<'a> Value<'a> {
             prefixes.into_iter().find_map(|(prefix, radix)| Some((digits.strip_prefix(prefix)?, radix))).unwrap_or((digits, 10));
         let mut value = 0u64;
         for digit in digits.bytes().filter(|byte| *byte != b'_') {
-            let digit = char::from(digit).to_digit(radix).ok_or(Rule::Syntax)?;
-            value = value.checked_mul(u64::from(radix)).and_then(|value| value.checked_add(u64::from(digit))).ok_or(Rule::TooLarge)?;
+            let digit = match digit {
+                b'0'..=b'9' => digit - b'0',
+                b'a'..=b'f' => digit - b'a' + 10,
+                b'A'..=b'F' => digit - b'A' + 10,
+                _ => return Err(Rule::Syntax),
+            };
+            value = value.checked_mul(radix).and_then(|value| value.checked_add(u64::from(digit))).ok_or(Rule::TooLarge)?;
         }
         match value {
             1.. if negative => Err(Rule::Range),
