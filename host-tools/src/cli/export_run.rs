@@ -1,0 +1,243 @@
+//! `dmexp export run`: a checkpoint becomes a `.dmexp`.
+
+use super::args;
+use super::failure::Outcome;
+use super::figures::{TensorLine, by_dtype, magnitude, tensor_table};
+use super::model::for_checkpoint;
+use super::output::{bytes, count, facts, float, grouped, json};
+use clap::Args;
+use dmexp_format::DType;
+use dmexp_tools::checkpoint::{self, Config};
+use dmexp_tools::export::{self, Format, Options, Phase, Progress, Report};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Make a .dmexp file of a training checkpoint
+///
+/// Reads llama2.c checkpoints (v0, v1 and v2), whatever they are called. A value that the element type cannot hold is refused, not clipped. The file appears when it is whole and checked: a failed or stopped export leaves what was there before.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dmexp export run --checkpoint stories260K.bin --tokenizer tok512.bin --out stories.dmexp
+  dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype f16
+  dmexp export run --checkpoint tiny.bin --tokenizer bytes --bos 0 --dtype f32 --json
+
+Element types: f32 (fp32, float32), f16 (fp16, float16, half), bf16 (bfloat16). In format 2 matrices are stored so, vectors as f32.")]
+pub(crate) struct Run {
+    /// The training checkpoint
+    #[arg(long, value_name = "FILE")]
+    checkpoint: PathBuf,
+    /// The tokenizer the model was trained with: llama2.c's tokenizer.bin, or the word bytes [default: none]
+    #[arg(long, value_name = "FILE|bytes")]
+    tokenizer: Option<OsString>,
+    /// With --tokenizer bytes: the token that begins every text
+    #[arg(long, value_name = "TOKEN", value_parser = args::number, allow_negative_numbers = true)]
+    bos: Option<u32>,
+    /// How weights are stored: f32, f16 or bf16
+    #[arg(long, value_name = "TYPE", default_value = "bf16", value_parser = args::dtype)]
+    dtype: DType,
+    /// The file to write [default: the checkpoint's name with the type, in the current folder: stories260K.bf16.dmexp]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The file format: 2, or 1 as dormouse reads it (one type for all, no tokenizer)
+    #[arg(long, value_name = "1|2", default_value = "2", value_parser = format)]
+    format: Format,
+    /// Where tensors begin: at multiples of this many bytes, a power of two from 16 to 4096 [default: 64]
+    #[arg(long, value_name = "BYTES", value_parser = args::number, allow_negative_numbers = true)]
+    align: Option<u32>,
+    /// Records the SHA-256 of the checkpoint
+    #[arg(long)]
+    sha256: bool,
+    /// Records no golden vectors, by which a device can test itself
+    #[arg(long)]
+    no_golden: bool,
+    /// Lists every tensor with its range
+    #[arg(long)]
+    tensors: bool,
+    /// Prints the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Prints no report and no progress
+    #[arg(long, conflicts_with = "json")]
+    quiet: bool,
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    let number = text.parse().map_err(|_| "the formats are 1 and 2".to_owned())?;
+    Format::from_number(number).map_err(|error| error.to_string())
+}
+
+impl Run {
+    fn out(&self) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| {
+            let mut name = self.checkpoint.file_stem().unwrap_or_else(|| "model".as_ref()).to_os_string();
+            name.push(format!(".{}.dmexp", self.dtype));
+            name.into()
+        })
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &Run) -> Outcome {
+    let mut checkpoint = checkpoint::open(&command.checkpoint)?;
+    let Config::Llama(source) = &checkpoint.config else {
+        return Err(super::failure::request("this checkpoint's architecture cannot be exported", "use a newer version of dmexp"));
+    };
+    let vocab_size = source.config.vocab_size;
+    match &command.tokenizer {
+        Some(name) => checkpoint.tokenizer = Some(for_checkpoint(name, command.bos, vocab_size)?),
+        None if command.bos.is_some() => {
+            return Err(super::failure::request("--bos goes with --tokenizer bytes alone", "name the tokenizer"));
+        }
+        None => {}
+    }
+    let options = Options {
+        out: command.out(),
+        dtype: command.dtype,
+        format: command.format,
+        alignment: command.align,
+        golden: !command.no_golden && command.format == Format::V2,
+        sha256: command.sha256,
+    };
+    let cancel = cancel_flag()?;
+    let mut bar = Bar::new(command.quiet || command.json, checkpoint.provenance.source_bytes);
+    let result = export::run(&checkpoint, &options, &cancel, &mut |progress| bar.show(progress));
+    bar.clear();
+    let report = result?;
+    if command.json {
+        let mut value = as_json(&report);
+        if command.tensors {
+            value["tensors"] = report.tensors.iter().map(|tensor| TensorLine::from(tensor).json()).collect();
+        }
+        return Ok(json(&value)?);
+    }
+    for warning in &report.warnings {
+        // If stderr is closed, nobody is left to warn.
+        let _ = writeln!(io::stderr(), "note: {warning}");
+    }
+    if command.quiet {
+        return Ok(());
+    }
+    Ok(print(&report, command.tensors, &command.checkpoint)?)
+}
+
+/// Set by Ctrl-C. A second one ends the process at once.
+fn cancel_flag() -> Outcome<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGINT, 130, Arc::clone(&flag))?;
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag))?;
+    Ok(flag)
+}
+
+/// The progress bar: on terminals only.
+struct Bar {
+    bar: ProgressBar,
+    source_bytes: u64,
+    phase: Option<Phase>,
+}
+
+impl Bar {
+    fn new(hidden: bool, source_bytes: u64) -> Self {
+        let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        Self { bar: ProgressBar::with_draw_target(None, target), source_bytes, phase: None }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        let Progress { phase, done, total } = progress;
+        // Elements are counted; users think in bytes of the file that is read.
+        let in_bytes = matches!(phase, Phase::Measure | Phase::Write);
+        if self.phase != Some(phase) {
+            self.phase = Some(phase);
+            let (name, template) = match phase {
+                Phase::Measure => ("measuring", BYTES),
+                Phase::Write => ("writing", BYTES),
+                Phase::Golden => ("running", STEPS),
+                _ => ("checking", "{msg}"),
+            };
+            self.bar.reset();
+            self.bar.set_message(name);
+            self.bar.set_length(if in_bytes { self.source_bytes } else { total });
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                self.bar.set_style(style);
+            }
+        }
+        self.bar.set_position(if in_bytes { scaled(done, total, self.source_bytes) } else { done });
+    }
+
+    fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+const BYTES: &str = "{msg:9} {bar:30} {decimal_bytes} of {decimal_total_bytes}, {eta} left";
+const STEPS: &str = "{msg:9} {bar:30} {pos} of {len} tokens, {eta} left";
+
+fn scaled(done: u64, total: u64, bytes: u64) -> u64 {
+    if total == 0 { bytes } else { (u128::from(done) * u128::from(bytes) / u128::from(total)) as u64 }
+}
+
+fn as_json(report: &Report) -> serde_json::Value {
+    json!({
+        "out": report.out.to_string_lossy(),
+        "format": report.format.number(),
+        "dtype": report.dtype.name(),
+        "file_bytes": report.file_bytes,
+        "source_bytes": report.source_bytes,
+        "ratio": report.ratio(),
+        "num_params": report.num_params,
+        "num_tensors": report.tensors.len(),
+        "max_abs": float(report.figures.max_abs),
+        "min_nonzero_abs": float(report.figures.min_nonzero_abs),
+        "flushed": report.figures.flushed,
+        "subnormal": report.figures.subnormal,
+        "golden": report.golden,
+        "fingerprint": format!("{:08x}", report.fingerprint),
+        "fixed": report.fixed.iter().map(|fixed| json!({ "key": fixed.key, "value": fixed.value, "why": fixed.why })).collect::<Vec<_>>(),
+        "warnings": report.warnings,
+    })
+}
+
+fn print(report: &Report, tensors: bool, source: &Path) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let lines: Vec<TensorLine> = report.tensors.iter().map(TensorLine::from).collect();
+    writeln!(out, "{} is now a .dmexp of {}", report.out.display(), source.display())?;
+    let figures = &report.figures;
+    let mut rows = vec![
+        ("format", report.format.number().to_string()),
+        ("dtype", report.dtype.name().to_owned()),
+        ("parameters", grouped(report.num_params)),
+        ("tensors", format!("{}: {}", lines.len(), by_dtype(&lines))),
+        ("file", bytes(report.file_bytes)),
+        ("of the source", format!("{:.1}% of {}", 100.0 * report.ratio(), bytes(report.source_bytes))),
+        ("max_abs", magnitude(figures.max_abs)),
+        ("min_nonzero_abs", magnitude(figures.min_nonzero_abs)),
+        ("flushed to 0", count(figures.flushed, "value")),
+        ("subnormal", count(figures.subnormal, "value")),
+        ("golden vectors", report.golden.to_string()),
+        ("fingerprint", format!("{:08x}", report.fingerprint)),
+    ];
+    rows.extend(report.fixed.iter().map(|fixed| (fixed.key, format!("{} ({})", fixed.value, fixed.why))));
+    facts(&mut out, &rows)?;
+    if tensors {
+        writeln!(out, "\n{}", tensor_table(&lines))?;
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_shown_reach_the_source_and_never_pass_it() {
+        assert_eq!(scaled(0, 100, 4000), 0);
+        assert_eq!(scaled(100, 100, 4000), 4000);
+        assert_eq!(scaled(u64::MAX, u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(scaled(0, 0, 7), 7);
+    }
+}

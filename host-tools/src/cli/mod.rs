@@ -1,0 +1,133 @@
+//! The command line, one file a subcommand; `main.rs` calls [`main`]. The work is done by the library: here are arguments in, words and exit codes out.
+
+mod args;
+mod atomic;
+mod completions;
+mod detokenize;
+mod export_run;
+mod failure;
+mod figures;
+mod generate;
+mod header;
+mod info;
+mod logits;
+mod man;
+mod model;
+mod output;
+mod strip;
+mod tokenize;
+mod verify;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use failure::Outcome;
+use std::io::Write;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  dmexp export run --checkpoint stories260K.bin --tokenizer tok512.bin --out stories.dmexp
+  dmexp export info stories.dmexp
+  dmexp generate --export stories.dmexp --prompt \"Once upon a time\"
+
+Exit codes: 0 done; 1 a file was refused or found wrong, or the work failed; 2 the command line is wrong; 130 stopped by Ctrl-C.
+A reader that closes its end of the pipe early (`| head`) is no failure.
+KB, MB and GB are 1000, 1000000 and 1000000000 bytes. NO_COLOR=1 turns colour off.";
+
+/// Makes, runs and checks .dmexp files: language models for microcontrollers and hosts.
+#[derive(Debug, Parser)]
+#[command(name = "dmexp", version, max_term_width = 110, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(subcommand)]
+    Export(Export),
+    Generate(generate::Generate),
+    Tokenize(tokenize::Tokenize),
+    Detokenize(detokenize::Detokenize),
+    Logits(logits::Logits),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+/// Make a .dmexp of a checkpoint; show, check and strip .dmexp files
+#[derive(Debug, Subcommand)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  dmexp export run --checkpoint stories260K.bin --tokenizer tok512.bin --out stories.dmexp
+  dmexp export info stories.dmexp
+  dmexp export verify stories.dmexp
+  dmexp export strip stories.dmexp --out firmware.dmexp"
+)]
+enum Export {
+    Run(export_run::Run),
+    Info(info::Info),
+    Verify(verify::Verify),
+    Strip(strip::Strip),
+}
+
+/// Runs the command line that this process was started with.
+pub(crate) fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => failure::exit(run(cli.command)),
+        Err(error) => usage(&error),
+    }
+}
+
+fn run(command: Command) -> Outcome {
+    match command {
+        Command::Export(Export::Run(command)) => export_run::run(&command),
+        Command::Export(Export::Info(command)) => info::run(&command),
+        Command::Export(Export::Verify(command)) => verify::run(&command),
+        Command::Export(Export::Strip(command)) => strip::run(&command),
+        Command::Generate(command) => generate::run(&command),
+        Command::Tokenize(command) => tokenize::run(&command),
+        Command::Detokenize(command) => detokenize::run(&command),
+        Command::Logits(command) => logits::run(&command),
+        Command::Completions(command) => completions::run(&command, &mut Cli::command()),
+        Command::Man(command) => man::run(&command, Cli::command()),
+    }
+}
+
+/// Help and version go to stdout and are no error; anything else is what clap has to say of the command line, under this program's name.
+fn usage(error: &clap::Error) -> ExitCode {
+    let text = error.render().ansi().to_string();
+    // Nobody is left to tell if these fail.
+    if error.use_stderr() {
+        let _ = anstream::stderr().write_all(text.replacen("error:", "dmexp:", 1).as_bytes());
+        ExitCode::from(2)
+    } else {
+        let _ = anstream::stdout().write_all(text.as_bytes());
+        ExitCode::SUCCESS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_of_the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_a_description_and_examples() {
+        fn look(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            assert!(command.get_about().is_some(), "{path} has no description");
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.contains("Example"), "{path} has no examples");
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{path}: {} is not described", argument.get_id());
+            }
+            command.get_subcommands().for_each(|sub| look(sub, &path));
+        }
+        look(&Cli::command(), "");
+    }
+}

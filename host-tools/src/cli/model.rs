@@ -1,0 +1,167 @@
+//! Opening what a command runs: the file, and a tokenizer for it where it carries none.
+
+use super::args;
+use super::failure::{Outcome, request};
+use clap::Args;
+use dmexp::tokenizer::Tokenizer;
+use dmexp_format::KvDType;
+use dmexp_format::arch::Architecture;
+use dmexp_format::file::ModelFile;
+use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
+use dmexp_tools::checkpoint::{Kind, TokenizerSource, recognise_path, tokenizer_bin};
+use dmexp_tools::decode::{Cpu, CpuOptions, Loaded, TokenizerArrays};
+use dmexp_tools::error::{Error, Result};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Which model to run, and how.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// The .dmexp file to run
+    #[arg(long, value_name = "FILE")]
+    pub(crate) export: PathBuf,
+    /// A tokenizer for a file that carries none (format 1): llama2.c's tokenizer.bin, or the word bytes
+    #[arg(long, value_name = "FILE|bytes")]
+    pub(crate) tokenizer: Option<OsString>,
+    /// How many positions there is room for [default: what the model was trained for]
+    #[arg(long, value_name = "N", value_parser = args::from_one, allow_negative_numbers = true)]
+    pub(crate) context: Option<u32>,
+    /// How keys and values are kept: f32, or f16 in half the memory
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = args::kv)]
+    pub(crate) kv: KvDType,
+}
+
+impl ModelArgs {
+    /// Opens the file. Its weights are not read.
+    pub(crate) fn open(&self) -> Outcome<Opened> {
+        Opened::open(&self.export, self.tokenizer.as_deref())
+    }
+
+    /// The model with the memory for one text.
+    pub(crate) fn cpu<'o>(&self, opened: &'o Opened) -> Outcome<Cpu<'o>> {
+        let tokenizer = opened.arrays.as_ref().map(TokenizerArrays::tokenizer).transpose()?;
+        Ok(Cpu::new(&opened.loaded, &CpuOptions { context: self.context, kv: self.kv, tokenizer })?)
+    }
+}
+
+/// An opened file, with another tokenizer if one was named.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) loaded: Loaded,
+    arrays: Option<TokenizerArrays>,
+}
+
+impl Opened {
+    /// Opens the file `export`.
+    pub(crate) fn open(export: &Path, tokenizer: Option<&OsStr>) -> Outcome<Self> {
+        let loaded = Loaded::open(export)?;
+        let arrays = match tokenizer {
+            None => None,
+            Some(name) => Some(TokenizerArrays::new(&for_file(&loaded.file()?, name).map_err(|error| named(error, export))?)),
+        };
+        runs(&loaded)?;
+        Ok(Self { loaded, arrays })
+    }
+
+    /// The tokenizer.
+    pub(crate) fn tokenizer(&self) -> Outcome<Tokenizer<'_>> {
+        let tokenizer = match &self.arrays {
+            Some(arrays) => arrays.tokenizer()?,
+            None => *self.loaded.model()?.tokenizer(),
+        };
+        needed(&tokenizer, self.loaded.path())?;
+        Ok(tokenizer)
+    }
+}
+
+/// Refuses a file whose architecture can be listed and checked but not run.
+fn runs(loaded: &Loaded) -> Result<()> {
+    match loaded.file()?.architecture() {
+        Architecture::Llama => Ok(()),
+        other => {
+            let what = format!("is a model of the architecture {:?}, which this version cannot run", other.name());
+            Err(Error::not_a_model(what).advise("dmexp export info and verify read it all the same").in_file(loaded.path()))
+        }
+    }
+}
+
+/// Refuses to go from text to tokens without a tokenizer.
+pub(crate) fn needed(tokenizer: &Tokenizer<'_>, path: &Path) -> Outcome {
+    if tokenizer.facts().kind == TokenizerKind::None {
+        let what = format!("{} carries no tokenizer", path.display());
+        return Err(request(what, "name one with --tokenizer: tokenizer.bin or bytes, the one that the model was trained with"));
+    }
+    Ok(())
+}
+
+/// The tokenizer `name` for a model that has none.
+fn for_file(file: &ModelFile<'_>, name: &OsStr) -> Result<TokenizerSource> {
+    let facts = file.tokenizer_facts()?;
+    if facts.kind != TokenizerKind::None {
+        return Err(Error::mismatch("carries its own tokenizer").advise("leave --tokenizer out"));
+    }
+    let vocab_size = file.llama_config()?.vocab_size;
+    if name == "bytes" {
+        let mut source = TokenizerSource::bytes(vocab_size, Some(facts.bos).filter(|bos| *bos != NO_TOKEN))?;
+        source.facts = TokenizerFacts { eos: facts.eos, pad: facts.pad, ..source.facts };
+        return Ok(source);
+    }
+    let source = tokenizer_bin::read(Path::new(name), vocab_size)?;
+    for (what, stated, read) in [("begin", facts.bos, source.facts.bos), ("end", facts.eos[0], source.facts.eos[0])] {
+        if stated != NO_TOKEN && stated != read {
+            let what = format!("says that token {stated} is the {what} of text, the tokenizer says {read}");
+            return Err(Error::mismatch(what).advise("name the tokenizer that the model was trained with"));
+        }
+    }
+    Ok(source)
+}
+
+/// Names the model's file in an error that names none.
+fn named(error: Error, path: &Path) -> Error {
+    if error.path().as_os_str().is_empty() { error.in_file(path) } else { error }
+}
+
+/// A tokenizer without a model: `bytes`, or a tokenizer.bin, which has as many tokens as pieces.
+pub(crate) fn alone(name: &OsStr) -> Outcome<TokenizerArrays> {
+    if name == "bytes" {
+        return Ok(TokenizerArrays::new(&TokenizerSource::bytes(256, None)?));
+    }
+    let path = Path::new(name);
+    match recognise_path(path)? {
+        Kind::TokenizerBin { pieces } => Ok(TokenizerArrays::new(&tokenizer_bin::read(path, pieces)?)),
+        Kind::Dmexp { .. } => Err(request(format!("{} is a .dmexp file", path.display()), "name it with --export")),
+        other => {
+            let what = format!("{} is {}, not a tokenizer.bin", path.display(), other.sentence());
+            Err(request(what, "name llama2.c's tokenizer.bin, or the word bytes"))
+        }
+    }
+}
+
+/// The tokenizer of a checkpoint to be exported; `bos` begins every text where bytes are the tokens.
+pub(crate) fn for_checkpoint(name: &OsStr, bos: Option<u32>, vocab_size: u32) -> Outcome<TokenizerSource> {
+    match (name == "bytes", bos) {
+        (true, _) => Ok(TokenizerSource::bytes(vocab_size, bos)?),
+        (false, None) => Ok(tokenizer_bin::read(Path::new(name), vocab_size)?),
+        (false, Some(_)) => {
+            Err(request("--bos goes with --tokenizer bytes alone", "a tokenizer.bin has its own token for the beginning of text"))
+        }
+    }
+}
+
+/// The tokens of `text`, with the token before a text's beginning if the tokenizer wants one.
+pub(crate) fn encode(tokenizer: &Tokenizer<'_>, text: &[u8], at_start: bool) -> Outcome<Vec<u32>> {
+    let mut scratch = vec![0; Tokenizer::scratch_words(text.len())];
+    let count = tokenizer.encode(text, at_start, &mut scratch)?;
+    scratch.truncate(count);
+    Ok(scratch)
+}
+
+/// Refuses tokens that the vocabulary does not have.
+pub(crate) fn known(tokens: &[u32], vocab_size: u32) -> Outcome {
+    match tokens.iter().find(|token| **token >= vocab_size) {
+        Some(found) => {
+            Err(request(format!("token {found} is not in the vocabulary of {vocab_size}"), format!("ids go from 0 to {}", vocab_size - 1)))
+        }
+        None => Ok(()),
+    }
+}
