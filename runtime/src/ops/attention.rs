@@ -42,13 +42,15 @@ pub fn attention(
     let aligned = first & !7;
     let end = last.saturating_add(1);
     let group = n_heads.checked_div(n_kv_heads).unwrap_or(0);
-    let fits = group > 0 && head_dim > 0 && out.len() == q.len() && n_heads.checked_mul(head_dim) == Some(q.len());
-    let (Some(keys), Some(values), Some(scores), Some(lanes), true) = (
+    if group == 0 || head_dim == 0 || out.len() != q.len() || n_heads.checked_mul(head_dim) != Some(q.len()) {
+        out.fill(0.0);
+        return;
+    }
+    let (Some(keys), Some(values), Some(scores), Some(lanes)) = (
         rows_of(keys, first, end, stride),
         rows_of(values, first, end, stride),
         scores.get_mut(aligned..end),
         lanes.get_mut(..head_dim.saturating_mul(8)),
-        fits,
     ) else {
         out.fill(0.0);
         return;
