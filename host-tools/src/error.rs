@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// What host tools return.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What sort of trouble it is; the command line turns it into an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +19,14 @@ pub enum Class {
     Damaged,
     /// Every part may be right by itself, but they do not belong together: header and body, model and tokenizer.
     Mismatch,
+    /// A value that the element type asked for cannot hold.
+    Unrepresentable,
+    /// The request is not possible: options that contradict each other or the model, a prompt that is too long.
+    Request,
+    /// The system does not let the output be written.
+    Unwritable,
+    /// The user stopped it.
+    Cancelled,
 }
 
 /// Why a file was refused: one sentence, with the path, the place and advice where there are any.
@@ -41,6 +49,13 @@ impl Error {
     /// The system's refusal to let `path` be read.
     pub fn unreadable(path: &Path, source: io::Error) -> Self {
         let mut error = Self::new(Class::Unreadable, format!("cannot be read: {source}")).in_file(path);
+        error.source = Some(source);
+        error
+    }
+
+    /// The system's refusal to let `path` be written.
+    pub fn unwritable(path: &Path, source: io::Error) -> Self {
+        let mut error = Self::new(Class::Unwritable, format!("cannot be written: {source}")).in_file(path);
         error.source = Some(source);
         error
     }

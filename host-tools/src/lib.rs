@@ -2,4 +2,6 @@
 #![deny(unsafe_code)]
 
 pub mod checkpoint;
+pub mod decode;
 pub mod error;
+pub mod export;

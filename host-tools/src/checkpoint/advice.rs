@@ -97,7 +97,7 @@ impl Kind {
     }
 
     /// The error of a command that runs `.dmexp` files and was given such a file at `path`.
-    pub(super) fn not_a_dmexp(&self, path: &Path) -> Error {
+    pub(crate) fn not_a_dmexp(&self, path: &Path) -> Error {
         let what = match self {
             Self::Dmexp { .. } => format!("is {}", self.sentence()),
             _ => format!("is {}, not a .dmexp", self.sentence()),

@@ -87,6 +87,16 @@ impl Checkpoint {
         self.arrays.iter().filter_map(|array| Some(ArrayView::new(array, self.files.get(array.file)?)))
     }
 
+    /// The source files.
+    pub fn files(&self) -> &[Mapping] {
+        &self.files
+    }
+
+    /// The path of the first source file, for errors.
+    pub fn path(&self) -> &Path {
+        self.files.first().map_or(Path::new(""), Mapping::path)
+    }
+
     /// The array with this name.
     pub fn array(&self, name: &str) -> Option<ArrayView<'_>> {
         self.arrays().find(|array| array.name() == name)

@@ -175,7 +175,7 @@ fn bytes_as_tokens() {
     let source = TokenizerSource::bytes(256, None).unwrap();
     assert_eq!((source.facts.kind, source.facts.n_pieces, source.facts.add_bos), (TokenizerKind::Bytes, 256, false));
     assert_eq!(source.facts.check(256), Ok(()));
-    assert_eq!(source.arrays(), [const { Vec::new() }; 4]);
+    assert_eq!(source.arrays(), [const { Vec::<u8>::new() }; 4]);
     assert_eq!(source.notes, [""; 0]);
     let source = TokenizerSource::bytes(128, Some(0)).unwrap();
     assert_eq!((source.facts.bos, source.facts.add_bos, source.notes.len()), (0, true, 1));

@@ -1,0 +1,154 @@
+//! Values as an export stores them: rounded to nearest even, subnormals kept, and refused where the element type cannot hold them. Used by both passes of the exporter.
+
+use crate::error::{Class, Error};
+use dmexp_format::DType;
+use half::{bf16, f16};
+
+/// Narrows pieces of one tensor after the other into one buffer.
+#[derive(Debug)]
+pub(super) struct Narrower {
+    dtype: DType,
+    bytes: Vec<u8>,
+    flushed: u64,
+}
+
+/// A value that cannot be stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Refused {
+    /// Which element of the tensor.
+    pub(super) element: u64,
+    /// Its value in the source.
+    pub(super) value: f32,
+    /// The type that it was to be stored as.
+    pub(super) dtype: DType,
+}
+
+impl Narrower {
+    pub(super) fn new(dtype: DType) -> Self {
+        Self { dtype, bytes: Vec::new(), flushed: 0 }
+    }
+
+    /// The bytes of `values`, the first of which is element `first`.
+    pub(super) fn narrow(&mut self, first: u64, values: &[f32]) -> Result<&[u8], Refused> {
+        self.bytes.clear();
+        let finite = match self.dtype {
+            DType::F16 => self.halves(values, 0x7c00, |value| f16::from_f32(value).to_bits()),
+            DType::Bf16 => self.halves(values, 0x7f80, |value| bf16::from_f32(value).to_bits()),
+            _ => {
+                self.bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+                values.iter().all(|value| value.is_finite())
+            }
+        };
+        if finite {
+            return Ok(&self.bytes);
+        }
+        let dtype = self.dtype;
+        let holds = |value: f32| match dtype {
+            DType::F16 => f16::from_f32(value).is_finite(),
+            DType::Bf16 => bf16::from_f32(value).is_finite(),
+            _ => value.is_finite(),
+        };
+        let (element, value) = (first..).zip(values).find(|(_, value)| !holds(**value)).unwrap_or((first, &f32::NAN));
+        Err(Refused { element, value: *value, dtype })
+    }
+
+    /// Narrows to 16 bits; whether all of them are finite, which is to say that their exponent is not all ones.
+    fn halves(&mut self, values: &[f32], exponent: u16, bits: impl Fn(f32) -> u16) -> bool {
+        let mut finite = true;
+        self.bytes.reserve(2 * values.len());
+        for value in values {
+            let half = bits(*value);
+            self.flushed += u64::from(half & 0x7fff == 0 && *value != 0.0);
+            finite &= half & exponent != exponent;
+            self.bytes.extend_from_slice(&half.to_le_bytes());
+        }
+        finite
+    }
+
+    /// How many values became exactly 0 so far.
+    pub(super) fn flushed(&self) -> u64 {
+        self.flushed
+    }
+}
+
+impl Refused {
+    /// The error: tensor, element, value, and the type that can hold it.
+    pub(super) fn explain(self, tensor: &str) -> Error {
+        let Self { element, value, dtype } = self;
+        if !value.is_finite() {
+            return Error::damaged(format!("element {element} of tensor {tensor} is {value}"))
+                .advise("no element type makes that a weight: the training went wrong, or the file is damaged");
+        }
+        let (most, advice) = match dtype {
+            DType::F16 => ("65504", "export it with --dtype bf16, or f32"),
+            _ => ("3.3895314e38", "export it with --dtype f32"),
+        };
+        Error::new(Class::Unrepresentable, format!("element {element} of tensor {tensor} is {value}; {dtype} holds at most {most}"))
+            .advise(advice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(dtype: DType, value: f32) -> Result<u16, Refused> {
+        let mut narrower = Narrower::new(dtype);
+        narrower.narrow(0, &[value]).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+
+    #[test]
+    fn ties_go_to_even() {
+        // Half-way between two f16 numbers: 1 + 1/2048 down to 1, 1 + 3/2048 up to 1 + 2/1024.
+        assert_eq!(one(DType::F16, 1.0 + 1.0 / 2048.0), Ok(0x3c00));
+        assert_eq!(one(DType::F16, 1.0 + 3.0 / 2048.0), Ok(0x3c02));
+        assert_eq!(one(DType::F16, -1.0 - 3.0 / 2048.0), Ok(0xbc02));
+        assert_eq!(one(DType::F16, f32::from_bits((1.0f32 + 1.0 / 2048.0).to_bits() + 1)), Ok(0x3c01));
+        assert_eq!(one(DType::Bf16, 1.0 + 1.0 / 256.0), Ok(0x3f80));
+        assert_eq!(one(DType::Bf16, 1.0 + 3.0 / 256.0), Ok(0x3f82));
+    }
+
+    #[test]
+    fn only_overflow_to_infinity_is_refused() {
+        assert_eq!(one(DType::F16, 65504.0), Ok(0x7bff));
+        // Nearer to 65504 than to 65536.
+        assert_eq!(one(DType::F16, 65519.996), Ok(0x7bff));
+        for value in [65520.0, -65520.0, 1e30] {
+            assert_eq!(one(DType::F16, value), Err(Refused { element: 0, value, dtype: DType::F16 }));
+            assert!(one(DType::Bf16, value).is_ok());
+        }
+        assert_eq!(one(DType::Bf16, f32::from_bits(0x7f7f_7fff)), Ok(0x7f7f));
+        assert!(one(DType::Bf16, f32::MAX).is_err());
+        assert!(Narrower::new(DType::F32).narrow(0, &[f32::MAX]).is_ok());
+        for dtype in [DType::F16, DType::Bf16, DType::F32] {
+            for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                let refused = Narrower::new(dtype).narrow(7, &[0.0, value]).unwrap_err();
+                assert_eq!(refused.element, 8);
+            }
+        }
+    }
+
+    #[test]
+    fn subnormals_are_kept_and_lost_values_counted() {
+        let smallest = 2.0f32.powi(-24);
+        let mut narrower = Narrower::new(DType::F16);
+        let bytes = narrower.narrow(0, &[smallest, -smallest, smallest / 2.0, smallest * 0.75, 0.0, -0.0]).unwrap();
+        assert_eq!(bytes, [1, 0, 1, 0x80, 0, 0, 1, 0, 0, 0, 0, 0x80]);
+        assert_eq!(narrower.flushed(), 1);
+        let mut narrower = Narrower::new(DType::Bf16);
+        assert_eq!(narrower.narrow(0, &[f32::from_bits(0x0001_0000), f32::from_bits(1)]).unwrap(), [1, 0, 0, 0]);
+        assert_eq!(narrower.flushed(), 1);
+    }
+
+    #[test]
+    fn a_refusal_names_tensor_element_value_and_what_can_hold_it() {
+        let text = Refused { element: 3, value: 70000.0, dtype: DType::F16 }.explain("layers.0.attention.wq.weight").to_string();
+        for part in ["layers.0.attention.wq.weight", "element 3", "70000", "f16", "65504", "bf16"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = Refused { element: 3, value: f32::MAX, dtype: DType::Bf16 }.explain("w").to_string();
+        assert!(text.contains("--dtype f32"), "{text}");
+        let text = Refused { element: 3, value: f32::NAN, dtype: DType::Bf16 }.explain("w").to_string();
+        assert!(text.contains("element 3 of tensor w is NaN"), "{text}");
+    }
+}

@@ -1,0 +1,178 @@
+//! What will be written: every tensor with its name, type and dims, and the facts around them. Nothing is read but sizes; values are judged when they are narrowed.
+
+use super::{Format, Options};
+use crate::checkpoint::{ArrayView, Checkpoint, Config, LlamaSource, TokenizerSource};
+use crate::error::{Error, Result};
+use dmexp_format::DType;
+use dmexp_format::Dims;
+use dmexp_format::host::{self, TensorSpec};
+use dmexp_format::tokenizer::{ARRAY_NAMES, NO_TOKEN, TokenizerFacts, TokenizerKind};
+
+/// What [`super::run`] will write.
+#[derive(Debug)]
+pub struct Plan<'c> {
+    pub(super) source: &'c LlamaSource,
+    pub(super) tokenizer: host::Tokenizer,
+    pub(super) tensors: Vec<Planned<'c>>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// A tensor to be written, and where its values come from.
+#[derive(Debug)]
+pub(super) struct Planned<'c> {
+    pub(super) spec: TensorSpec,
+    pub(super) values: Values<'c>,
+}
+
+#[derive(Debug)]
+pub(super) enum Values<'c> {
+    /// An array of the source, to be narrowed.
+    Array(ArrayView<'c>),
+    /// The bytes themselves.
+    Bytes(Vec<u8>),
+}
+
+impl Plan<'_> {
+    /// The tensors in the file's order.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorSpec> {
+        self.tensors.iter().map(|planned| &planned.spec)
+    }
+
+    /// How many numbers the weights are.
+    pub fn num_params(&self) -> u64 {
+        self.source.config.num_params()
+    }
+
+    /// What a user should know, one sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Elements of all tensors.
+    pub(super) fn elements(&self) -> u64 {
+        self.tensors().map(|spec| spec.dims.count()).sum()
+    }
+}
+
+/// Plans the export of `checkpoint`.
+///
+/// # Errors
+/// [`Class::Request`](crate::error::Class::Request) for options that contradict each other; [`Class::Mismatch`](crate::error::Class::Mismatch) where the tokenizer has not as many pieces as the
+/// model has tokens, or the arrays are not those that the configuration calls for.
+pub fn plan<'c>(checkpoint: &'c Checkpoint, options: &Options) -> Result<Plan<'c>> {
+    options.check()?;
+    let Config::Llama(source) = &checkpoint.config;
+    let in_file = |error: Error| error.in_file(checkpoint.path());
+    source.config.validate().map_err(|error| in_file(Error::damaged(error.to_string())))?;
+    let mut warnings = Vec::new();
+    let tokenizer = match &checkpoint.tokenizer {
+        Some(tokenizer) => {
+            warnings.extend(tokenizer.notes.iter().cloned());
+            facts(tokenizer, source.config.vocab_size).map_err(in_file)?
+        }
+        None => host::Tokenizer::NONE,
+    };
+    let mut tensors = weights(checkpoint, source, options).map_err(in_file)?;
+    match (options.format, &checkpoint.tokenizer) {
+        (Format::V2, source_tokenizer) => {
+            tensors.push(frequencies(source).map_err(in_file)?);
+            match source_tokenizer {
+                Some(tokenizer) => tensors.extend(arrays(tokenizer)),
+                None => warnings.push("no tokenizer: the file takes and gives token ids, not text (--tokenizer names one)".to_owned()),
+            }
+        }
+        (Format::V1, Some(_)) => {
+            warnings.push("format 1 carries no tokenizer, only its special tokens: name it again when the file is run".to_owned());
+        }
+        (Format::V1, None) => warnings.push("format 1 carries no tokenizer: name it when the file is run".to_owned()),
+    }
+    Ok(Plan { source, tokenizer, tensors, warnings })
+}
+
+/// The weights: in format 2 vectors stay f32.
+fn weights<'c>(checkpoint: &'c Checkpoint, source: &LlamaSource, options: &Options) -> Result<Vec<Planned<'c>>> {
+    let mut tensors = Vec::new();
+    let mut arrays = checkpoint.arrays();
+    for number in 0..source.config.weight_tensors() {
+        let Some(wanted) = source.config.tensor(number) else { break };
+        let Some(array) = arrays.next() else {
+            return Err(Error::mismatch(format!("has no array {wanted}, which its configuration calls for")));
+        };
+        if array.name() != wanted.to_string() || array.dims() != wanted.dims {
+            let (found, expected) = (array.dims(), wanted.dims);
+            let what = format!(
+                "has {} {:?} where its configuration calls for {wanted} {:?}",
+                array.name(),
+                found.as_slice(),
+                expected.as_slice()
+            );
+            return Err(Error::mismatch(what));
+        }
+        let narrow = options.format == Format::V1 || wanted.kind.is_matrix();
+        let spec = TensorSpec {
+            name: wanted.to_string(),
+            dtype: if narrow { options.dtype } else { DType::F32 },
+            dims: wanted.dims,
+            trainable: true,
+            transposed: false,
+        };
+        tensors.push(Planned { spec, values: Values::Array(array) });
+    }
+    match arrays.next() {
+        Some(extra) => Err(Error::mismatch(format!("has an array {}, which its configuration does not call for", extra.name()))),
+        None => Ok(tensors),
+    }
+}
+
+fn frequencies(source: &LlamaSource) -> Result<Planned<'static>> {
+    let half = source.config.head_dim / 2;
+    if source.inv_freq.len() as u64 != u64::from(half) {
+        return Err(Error::mismatch(format!("has {} rotation frequencies; half a head are {half}", source.inv_freq.len())));
+    }
+    let spec = TensorSpec {
+        name: dmexp_format::arch::llama::TensorKind::RopeInvFreq.name().to_owned(),
+        dtype: DType::F32,
+        dims: Dims::vector(half),
+        trainable: false,
+        transposed: false,
+    };
+    Ok(Planned { spec, values: Values::Bytes(source.inv_freq.iter().flat_map(|f| f.to_le_bytes()).collect()) })
+}
+
+fn arrays(tokenizer: &TokenizerSource) -> Vec<Planned<'static>> {
+    if tokenizer.facts.kind != TokenizerKind::SentencepieceBpe {
+        return Vec::new();
+    }
+    let dtypes = [DType::U8, DType::U32, DType::F32, DType::U32];
+    let arrays = tokenizer.arrays().into_iter().zip(dtypes).zip(ARRAY_NAMES);
+    let planned = arrays.map(|((bytes, dtype), name)| {
+        let count = bytes.len() as u64 / dtype.size();
+        let dims = Dims::vector(count as u32);
+        Planned { spec: TensorSpec { name: name.to_owned(), dtype, dims, trainable: false, transposed: false }, values: Values::Bytes(bytes) }
+    });
+    planned.collect()
+}
+
+/// The header's view of a tokenizer, once it is known to be the model's.
+fn facts(tokenizer: &TokenizerSource, vocab_size: u32) -> Result<host::Tokenizer> {
+    let TokenizerFacts { kind, n_pieces, add_bos, dummy_prefix, bos, pad, unk, byte_base, max_piece_len, eos, .. } = tokenizer.facts;
+    if n_pieces != vocab_size {
+        let name = if tokenizer.file_name.is_empty() { "the tokenizer" } else { &tokenizer.file_name };
+        let what = format!("has {vocab_size} tokens, but {name} has {n_pieces} pieces");
+        return Err(Error::mismatch(what).advise("name the tokenizer that the model was trained with"));
+    }
+    let token = |id: u32| (id != NO_TOKEN).then_some(id);
+    Ok(host::Tokenizer {
+        kind,
+        n_pieces,
+        add_bos,
+        dummy_prefix,
+        bos: token(bos),
+        eos: eos.into_iter().filter_map(token).collect(),
+        pad: token(pad),
+        unk: token(unk),
+        byte_base: token(byte_base),
+        max_piece_len,
+        chat_template: None,
+    })
+}

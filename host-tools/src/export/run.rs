@@ -1,0 +1,239 @@
+//! The export itself: measure, write, run for golden vectors, read back, rename.
+
+use super::narrow::Narrower;
+use super::output::Target;
+use super::plan::{Plan, Planned, Values};
+use super::{Format, Options, Phase, Progress, Report, golden, plan};
+use crate::checkpoint::Checkpoint;
+use crate::decode::{Loaded, verify};
+use crate::error::{Class, Error, Result};
+use dmexp_format::host::{
+    Config, Header, HeaderV1, LlamaSettings, Measure, Padding, Payload, Provenance, WriteError, llama_config_v1, write_v1, write_v2,
+};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::NamedTempFile;
+
+/// Elements narrowed at a time.
+const CHUNK: usize = 1 << 16;
+
+/// Told how far things are, asked whether to go on.
+pub(super) struct Watch<'w> {
+    cancel: &'w AtomicBool,
+    progress: &'w mut dyn FnMut(Progress),
+}
+
+impl Watch<'_> {
+    /// Reports, unless the user wants to stop.
+    pub(super) fn tick(&mut self, progress: Progress) -> Result<()> {
+        (self.progress)(progress);
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(Error::new(Class::Cancelled, "stopped: nothing was written"));
+        }
+        Ok(())
+    }
+}
+
+/// Exports `checkpoint`. `cancel`, once set (from a signal handler or another thread), stops it soon, with nothing written; `progress` is called often.
+///
+/// The same checkpoint and options give the same bytes, wherever the source lies and whatever the time is. Before the file gets its name it is read back and checked as `dmexp export verify` does.
+///
+/// # Errors
+/// Those of [`plan`]; [`Class::Damaged`] for a weight that is NaN or infinite, [`Class::Unrepresentable`] for one that the element type cannot hold (with tensor, element, value, and the
+/// type that can); [`Class::Unwritable`]; [`Class::Cancelled`]. After an error there is no new file, and an old one is as it was.
+pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
+    let plan = plan(checkpoint, options)?;
+    let target = Target::new(&options.out, checkpoint)?;
+    let mut watch = Watch { cancel, progress };
+    // Made first, so that a folder that takes no file is found out before the work.
+    let file = target.temporary()?;
+    let payload = measure(checkpoint, &plan, options, &mut watch)?;
+    let job = Job { checkpoint, plan: &plan, options, target: &target };
+    let mut report = Report {
+        out: options.out.clone(),
+        format: options.format,
+        dtype: options.dtype,
+        file_bytes: 0,
+        source_bytes: checkpoint.provenance.source_bytes,
+        num_params: plan.num_params(),
+        figures: payload.tensors.iter().filter(|t| t.is_weight()).filter_map(|t| t.figures).fold(super::Figures::NONE, super::Figures::merged),
+        tensors: payload.tensors.clone(),
+        fingerprint: 0,
+        golden: 0,
+        fixed: plan.source.fixed.clone(),
+        warnings: plan.warnings.clone(),
+    };
+    let file = match options.format {
+        Format::V1 => job.format_1(file, &payload, &mut watch)?,
+        Format::V2 => job.format_2(file, payload, &mut watch, &mut report)?,
+    };
+    watch.tick(Progress { phase: Phase::Verify, done: 0, total: 1 })?;
+    let loaded = Loaded::open(file.path())?;
+    verify::after_export(&loaded).map_err(|error| {
+        Error::damaged(format!("what was written does not read back as it should: {error}")).advise("this is a fault of dmexp or of the disk")
+    })?;
+    report.file_bytes = loaded.bytes().len() as u64;
+    report.fingerprint = loaded.file()?.fingerprint();
+    drop(loaded);
+    watch.tick(Progress { phase: Phase::Verify, done: 1, total: 1 })?;
+    target.commit(file)?;
+    Ok(report)
+}
+
+/// First pass: narrows every tensor and measures the result.
+fn measure(checkpoint: &Checkpoint, plan: &Plan<'_>, options: &Options, watch: &mut Watch<'_>) -> Result<Payload> {
+    let in_source = |error: Error| error.in_file(checkpoint.path());
+    let mut measure = match options.format {
+        Format::V1 => Measure::contiguous(),
+        Format::V2 => Measure::new(options.alignment()).map_err(|error| Error::new(Class::Request, error.to_string()))?,
+    };
+    let mut done = Done { phase: Phase::Measure, done: 0, total: plan.elements() };
+    for tensor in &plan.tensors {
+        let mut sink = measure.begin(tensor.spec.clone());
+        let flushed = tensor.write(&mut sink, &mut done, watch).map_err(|trouble| match trouble {
+            Trouble::Tools(error) if error.path().as_os_str().is_empty() => in_source(error),
+            Trouble::Tools(error) => error,
+            Trouble::Io(error) => in_source(Error::damaged(error.to_string())),
+        })?;
+        sink.finish(flushed).map_err(|error| in_source(Error::damaged(error.to_string())))?;
+    }
+    Ok(measure.finish())
+}
+
+/// Elements gone through in one pass.
+struct Done {
+    phase: Phase,
+    done: u64,
+    total: u64,
+}
+
+impl Done {
+    fn add(&mut self, elements: u64, watch: &mut Watch<'_>) -> Result<()> {
+        self.done += elements;
+        watch.tick(Progress { phase: self.phase, done: self.done, total: self.total })
+    }
+}
+
+/// Why a tensor was not written.
+enum Trouble {
+    Tools(Error),
+    Io(io::Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Tools(error)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Planned<'_> {
+    /// Writes the tensor's bytes; returns how many values became 0.
+    fn write(&self, out: &mut dyn Write, done: &mut Done, watch: &mut Watch<'_>) -> Result<u64, Trouble> {
+        match &self.values {
+            Values::Bytes(bytes) => {
+                out.write_all(bytes)?;
+                done.add(self.spec.dims.count(), watch)?;
+                Ok(0)
+            }
+            Values::Array(array) => {
+                let mut narrower = Narrower::new(self.spec.dtype);
+                array.for_each_chunk(CHUNK, |first, values| {
+                    out.write_all(narrower.narrow(first, values).map_err(|refused| refused.explain(&self.spec.name))?)?;
+                    done.add(values.len() as u64, watch).map_err(Trouble::from)
+                })?;
+                Ok(narrower.flushed())
+            }
+        }
+    }
+}
+
+/// What the second pass works with.
+struct Job<'a> {
+    checkpoint: &'a Checkpoint,
+    plan: &'a Plan<'a>,
+    options: &'a Options,
+    target: &'a Target,
+}
+
+impl Job<'_> {
+    fn format_1(&self, file: NamedTempFile, payload: &Payload, watch: &mut Watch<'_>) -> Result<NamedTempFile> {
+        let source = self.plan.source;
+        let header = llama_config_v1(&source.config, Some(source.rope_theta), &source.inv_freq, &self.plan.tokenizer)
+            .and_then(|config| HeaderV1::new(self.checkpoint.provenance.file_name.clone(), 0, config, payload))
+            .map_err(|error| Error::damaged(error.to_string()).in_file(self.checkpoint.path()))?;
+        self.fill(file, watch, |out, tensor| write_v1(out, &header, payload, Padding::To16, tensor))
+    }
+
+    fn format_2(&self, file: NamedTempFile, payload: Payload, watch: &mut Watch<'_>, report: &mut Report) -> Result<NamedTempFile> {
+        let in_source = |error: dmexp_format::host::HeaderError| Error::damaged(error.to_string()).in_file(self.checkpoint.path());
+        let source = self.plan.source;
+        let settings = LlamaSettings { model: source.config, rope_theta: Some(source.rope_theta), rope_scaling: BTreeMap::new() };
+        let provenance = Provenance {
+            source: self.checkpoint.provenance.file_name.clone(),
+            sha256: self.options.sha256.then(|| sha256(self.checkpoint)),
+            importer: self.checkpoint.provenance.importer.to_owned(),
+            exporter: concat!("dmexp ", env!("CARGO_PKG_VERSION")).to_owned(),
+            licence: None,
+        };
+        let mut header = Header::new(Config::Llama(settings), self.plan.tokenizer.clone(), provenance, payload).map_err(in_source)?;
+        let alignment = self.options.alignment();
+        let file = self.fill(file, watch, |out, tensor| write_v2(out, &header, alignment, tensor))?;
+        if !self.options.golden {
+            return Ok(file);
+        }
+        let (golden, warning) = golden::compute(&Loaded::open(file.path())?, watch)?;
+        drop(file);
+        report.golden = golden.len();
+        report.warnings.extend(warning);
+        header.golden = golden;
+        self.fill(self.target.temporary()?, watch, |out, tensor| write_v2(out, &header, alignment, tensor))
+    }
+
+    /// Second pass: `write` puts a whole file into `file`, narrowing the tensors again.
+    fn fill(
+        &self,
+        mut file: NamedTempFile,
+        watch: &mut Watch<'_>,
+        write: impl FnOnce(&mut BufWriter<&mut std::fs::File>, &mut dyn FnMut(usize, &mut dyn Write) -> io::Result<()>) -> Result<u64, WriteError>,
+    ) -> Result<NamedTempFile> {
+        let mut done = Done { phase: Phase::Write, done: 0, total: self.plan.elements() };
+        let mut out = BufWriter::new(file.as_file_mut());
+        let written = write(&mut out, &mut |number, out| {
+            let Some(tensor) = self.plan.tensors.get(number) else { return Ok(()) };
+            match tensor.write(out, &mut done, watch) {
+                Ok(_) => Ok(()),
+                Err(Trouble::Io(error)) => Err(error),
+                // Taken out again below.
+                Err(Trouble::Tools(error)) => Err(io::Error::other(error)),
+            }
+        });
+        let flushed = out.flush();
+        drop(out);
+        written.map_err(|error| match error {
+            WriteError::Io(error) => match error.downcast::<Error>() {
+                Ok(ours) => ours,
+                Err(system) => self.target.failed(system),
+            },
+            other => Error::damaged(other.to_string()).in_file(self.checkpoint.path()),
+        })?;
+        flushed.map_err(|error| self.target.failed(error))?;
+        Ok(file)
+    }
+}
+
+/// Of the source files' bytes, one file after the other.
+fn sha256(checkpoint: &Checkpoint) -> String {
+    let mut hash = Sha256::new();
+    for file in checkpoint.files() {
+        hash.update(file.bytes());
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
