@@ -114,12 +114,16 @@ impl Vocab {
 
 impl Arrays {
     fn tokenizer(&self) -> Tokenizer<'_> {
+        Tokenizer::from_parts(self.facts, self.views())
+    }
+
+    fn views(&self) -> [TensorView<'_>; 4] {
         let dtypes = [DType::U8, DType::U32, DType::F32, DType::U32];
         let mut views = [TensorView::EMPTY; 4];
         for (((view, bytes), count), dtype) in views.iter_mut().zip(&self.bytes).zip(self.counts).zip(dtypes) {
             *view = TensorView::new(0, dtype, Dims::vector(count as u32), &bytes[self.shift..]).unwrap();
         }
-        Tokenizer::from_parts(self.facts, views)
+        views
     }
 }
 
@@ -406,8 +410,8 @@ fn check_refuses_special_tokens_past_the_end_and_wrong_types() {
 
     let vocab = Vocab::of(&["a"]);
     let arrays = vocab.arrays(0);
-    let good = arrays.tokenizer();
-    let swapped = Tokenizer { offsets: good.scores, ..good };
+    let [pieces, _, scores, sorted] = arrays.views();
+    let swapped = Tokenizer::from_parts(arrays.facts, [pieces, scores, scores, sorted]);
     let error = Error::Tokenizer { key: TokenizerKey::Offsets, rule: Rule::DType, found: 0, allowed: 7 };
     assert_eq!(swapped.check(), Err(error));
     let empty = Tokenizer::from_parts(
