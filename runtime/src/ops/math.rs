@@ -1,7 +1,7 @@
 //! exp, sine and cosine, rounding, square root, sigmoid and `SiLU`: one definition each, for every machine. Called by the other families.
 //!
-//! Figures are the worst over every `f32` in the range named, against `f64` (the tests assert them; "ulp" is the distance between `f32` neighbours at the exact
-//! result).
+//! Figures are the worst over every `f32` in the range named, against `f64`: exp 1.357 ulp (at 5.1986647), sine 9.57e-8 and cosine 9.91e-8 up to 100,000 rad,
+//! 2.21e-7 up to 800,000. The tests try one bit pattern in 97 and assert the bounds. ("ulp" is the distance between `f32` neighbours at the exact result.)
 
 use super::chip;
 
@@ -19,7 +19,7 @@ pub(crate) const EXP: [f32; 4] =
 pub(crate) const EXP_LOWEST: f32 = f32::from_bits(0xc2ae_ac4f);
 pub(crate) const EXP_HIGHEST: f32 = f32::from_bits(0x42b1_7217);
 
-/// e to the power of `x`: at most 1.33 ulp from the exact value.
+/// e to the power of `x`: at most 1.36 ulp from the exact value.
 ///
 /// Where the exact value is below the normal numbers (`x` < -87.33654) the result is +0, not a subnormal; where it is above the largest finite number
 /// (`x` > 88.72283) it is +inf. `exp(-inf)` = 0, `exp(+inf)` = +inf, NaN stays NaN, and zero of either sign gives exactly 1.
@@ -84,7 +84,7 @@ const REST_LIMIT: f32 = 0.875;
 
 /// Sine and cosine of `angle` radians: at most 1.0e-7 from the exact values for |angle| <= 100,000.
 ///
-/// Up to 800,000 rad the error is at most 3.0e-7. Farther out it grows, and in the end the results mean nothing, but they are always finite and at most 1.1 in
+/// Up to 800,000 rad the error is at most 2.3e-7. Farther out it grows, and in the end the results mean nothing, but they are always finite and at most 1.1 in
 /// size. NaN and infinities give NaN.
 #[inline]
 pub fn sin_cos(angle: f32) -> (f32, f32) {
