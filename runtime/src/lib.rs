@@ -16,11 +16,11 @@
 
 pub use dmexp_format as format;
 
-mod arena;
 #[cfg(all(feature = "macros", feature = "llama"))]
 #[doc(hidden)]
 #[path = "macro_support.rs"]
 pub mod __macro;
+mod arena;
 pub mod models;
 pub mod ops;
 pub mod sampler;

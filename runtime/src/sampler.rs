@@ -255,8 +255,8 @@ impl Sampler {
     }
 }
 
-/// The largest logit and its token, the lowest where several are largest.
-fn argmax(logits: &[f32]) -> Option<(u32, f32)> {
+/// The token with the largest logit, the lowest where several are largest, and that logit; `None` if there are none.
+pub fn argmax(logits: &[f32]) -> Option<(u32, f32)> {
     let (first, rest) = logits.split_first()?;
     let mut best = (0, *first);
     for (token, &logit) in (1..).zip(rest) {

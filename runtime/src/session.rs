@@ -3,7 +3,7 @@
 use crate::arena::Memory;
 use crate::format::file::ModelFile;
 use crate::format::layout::LlamaLayout;
-use crate::format::{Error, KvDType, TensorView};
+use crate::format::{Error, KvDType};
 use crate::models::llama::{Llama, State};
 use crate::ops::check::self_check;
 use crate::sampler::Sampler;
@@ -23,14 +23,11 @@ impl<'a> Model<'a> {
     /// The model of an opened file, with the context that it was trained for and keys and values in f16.
     ///
     /// # Errors
-    /// Those of [`Llama::bind`] and [`Tokenizer::check`].
+    /// Those of [`Llama::bind`] and [`Tokenizer::bind`].
     pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
         let network = Llama::bind(file)?;
         let context = network.config().max_seq_len;
-        let facts = file.tokenizer_facts()?;
-        let tokenizer = Tokenizer::from_parts(facts, facts.arrays.map(|number| file.tensor(number).unwrap_or(TensorView::EMPTY)));
-        tokenizer.check()?;
-        Ok(Self { network, tokenizer, context, kv: KvDType::default() })
+        Ok(Self { network, tokenizer: Tokenizer::bind(file)?, context, kv: KvDType::default() })
     }
 
     /// A model of parts that were checked before: what `include_model!` writes.

@@ -48,7 +48,8 @@ impl Checkpoint {
             sliding_window: 0,
         };
         let half = config.head_dim / 2;
-        let inv_freq = (0..half).flat_map(|i| (10000f64.powf(-f64::from(2 * i) / f64::from(config.head_dim)) as f32).to_le_bytes()).collect();
+        let inv_freq =
+            (0..half).flat_map(|i| (10000f64.powf(-f64::from(2 * i) / f64::from(config.head_dim)) as f32).to_le_bytes()).collect();
         Self { config, bytes, inv_freq }
     }
 

@@ -16,7 +16,7 @@ const TOKENS: u32 = 200;
 
 /// Writes the story that belongs to `seed` to `out`.
 pub(crate) fn tell(seed: u64, out: &mut impl Write) -> Result<(), dmexp::format::Error> {
-    let sampler = Sampler::new(Settings { temperature: 0.8, top_p: 0.9, seed, ..Settings::default() })?;
+    let sampler = Sampler::new(Settings { temperature: 0.8, top_p: 0.9, seed, ..Settings::GREEDY })?;
     let mut session = Session::new(Story::bind(), ARENA.init(Arena::new()), sampler)?;
     out.write_all(PROMPT.as_bytes()).map_err(|_| dmexp::format::Error::Output)?;
     session.generate(PROMPT, TOKENS, out).map(|_| ())

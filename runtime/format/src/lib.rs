@@ -21,6 +21,7 @@ pub mod host;
 pub mod layout;
 mod tensor;
 pub mod tokenizer;
+pub mod vocabulary;
 
 pub use dtype::{DType, KvDType};
 pub use error::{ConfigKey, Error, Part, Rule, SamplingKey, TokenizerKey};

@@ -7,22 +7,24 @@ use dmexp_format::arch::llama_tensors::check_tensors;
 use dmexp_format::file::ModelFile;
 use dmexp_format::layout::LlamaLayout;
 use dmexp_format::tokenizer::{TokenizerFacts, TokenizerKind};
+use dmexp_format::vocabulary::Vocabulary;
 use dmexp_format::{Dims, host};
 use proc_macro::TokenStream;
 use std::fmt::Write as _;
 
 /// Checks the file and writes the type.
 pub(crate) fn model(request: &Request) -> Result<TokenStream, Refusal> {
-    let shown = request.path.display();
+    let shown = &request.shown;
     let refuse = |message: String| Refusal::new(request.path_span, message);
-    let bytes = std::fs::read(&request.path).map_err(|error| refuse(format!("{shown}: {error}")))?;
+    let bytes =
+        std::fs::read(&request.path).map_err(|error| refuse(format!("{shown}: {error} (looked for {})", request.path.display())))?;
     let file = ModelFile::open(&bytes).map_err(|error| refuse(format!("{shown}: {error}")))?;
     host::verify(&bytes).map_err(|error| refuse(format!("{shown}: {error}")))?;
     if file.architecture() != Architecture::Llama {
         return Err(refuse(format!("{shown}: include_model! cannot place a {} model yet", file.architecture().name())));
     }
     let config = check_tensors(&file).map_err(|error| refuse(format!("{shown}: {error}")))?;
-    let facts = file.tokenizer_facts().map_err(|error| refuse(format!("{shown}: {error}")))?;
+    let facts = *Vocabulary::bind(&file).map_err(|error| refuse(format!("{shown}: {error}")))?.facts();
     let context = request.context.unwrap_or(config.max_seq_len);
     LlamaLayout::new(&config, context, request.kv).map_err(|error| Refusal::new(request.context_span, format!("{shown}: {error}")))?;
 

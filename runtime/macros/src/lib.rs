@@ -27,5 +27,5 @@ use proc_macro::TokenStream;
 /// The weights lie in a static of alignment 64. No header and no parser get into the program.
 #[proc_macro]
 pub fn include_model(input: TokenStream) -> TokenStream {
-    parse::request(input).and_then(|request| expand::model(&request)).unwrap_or_else(|error| error.into_compile_error())
+    parse::request(input).and_then(|request| expand::model(&request)).unwrap_or_else(parse::Refusal::into_compile_error)
 }

@@ -9,6 +9,8 @@ pub(crate) struct Request {
     /// Attributes and visibility, as written.
     pub(crate) prefix: TokenStream,
     pub(crate) name: Ident,
+    /// The file as the caller wrote it.
+    pub(crate) shown: String,
     /// The file, absolute.
     pub(crate) path: PathBuf,
     pub(crate) path_span: Span,
@@ -67,10 +69,12 @@ pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
     expect_equals(&mut trees)?;
     let literal = next_literal(&mut trees)?;
     let path_span = literal.span();
-    let path = resolve(&string(&literal)?, path_span)?;
+    let shown = string(&literal)?;
+    let path = resolve(&shown, path_span)?;
     let mut request = Request {
         prefix: TokenStream::from_iter(prefix),
         name,
+        shown,
         path,
         path_span,
         context: None,

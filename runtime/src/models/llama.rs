@@ -28,8 +28,10 @@ pub struct Llama<'a> {
 enum Weights<'a> {
     /// In a table that `include_model!` made.
     Table(&'a [TensorView<'a>]),
-    /// In the file, which knows.
-    File(ModelFile<'a>),
+    /// In a format-2 file, whose index knows.
+    Indexed(ModelFile<'a>),
+    /// One after the other in a format-1 file, all of one type.
+    Packed(ModelFile<'a>, DType),
 }
 
 impl<'a> Llama<'a> {
@@ -39,22 +41,22 @@ impl<'a> Llama<'a> {
     /// Those of [`check_tensors`]; [`Error::DTypeNotBuilt`] where the cargo feature for a tensor's element type was left out.
     pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
         let config = check_tensors(file)?;
-        for number in 0..config.weight_tensors() {
-            if let Some(tensor) = file.tensor(number) {
-                let built = match tensor.dtype() {
-                    DType::F32 => cfg!(feature = "f32"),
-                    DType::F16 => cfg!(feature = "f16"),
-                    DType::Bf16 => cfg!(feature = "bf16"),
-                    _ => false,
-                };
-                // Gains and biases are f32 in every format-2 file and are read without a kernel: the features are about matrices.
-                let plain_vector = tensor.dims().rank() == 1 && tensor.dtype() == DType::F32;
-                if !built && !plain_vector {
-                    return Err(Error::DTypeNotBuilt { tensor: number, code: tensor.dtype().code() });
-                }
+        for tensor in file.tensors() {
+            let dtype = tensor.view.dtype();
+            let built = match dtype {
+                DType::F32 => cfg!(feature = "f32"),
+                DType::F16 => cfg!(feature = "f16"),
+                DType::Bf16 => cfg!(feature = "bf16"),
+                _ => true,
+            };
+            // Gains, biases and frequencies in f32 are read without a kernel: the features are about matrices.
+            let plain_vector = tensor.view.dims().rank() == 1 && dtype == DType::F32;
+            if !built && !plain_vector {
+                return Err(Error::DTypeNotBuilt { tensor: tensor.number, code: dtype.code() });
             }
         }
-        Ok(Self { config, weights: Weights::File(*file) })
+        let weights = file.single_dtype().map_or(Weights::Indexed(*file), |dtype| Weights::Packed(*file, dtype));
+        Ok(Self { config, weights })
     }
 
     /// The weights in a table in the order of [`LlamaConfig::tensor`]: what `include_model!` writes after it has checked the file.
@@ -71,9 +73,17 @@ impl<'a> Llama<'a> {
         let number = self.config.tensor_number(kind, layer);
         match self.weights {
             Weights::Table(table) => table.get(number as usize).copied(),
-            Weights::File(file) => file.tensor(number),
+            Weights::Indexed(file) => file.tensor(number),
+            Weights::Packed(file, dtype) => self.packed(file.payload(), dtype, kind, layer),
         }
         .unwrap_or(TensorView::EMPTY)
+    }
+
+    fn packed(&self, payload: &'a [u8], dtype: DType, kind: TensorKind, layer: u32) -> Option<TensorView<'a>> {
+        let dims = self.config.dims(kind);
+        let start = self.config.elements_before(kind, layer) * dtype.size();
+        let bytes = payload.get(start as usize..)?.get(..(dims.count() * dtype.size()) as usize)?;
+        TensorView::new(0, dtype, dims, bytes).ok()
     }
 
     fn bias(&self, kind: TensorKind, layer: u32) -> Option<TensorView<'a>> {
@@ -89,7 +99,7 @@ impl<'a> Llama<'a> {
                 }
                 Ok(())
             }
-            Weights::File(file) => file.rope_inv_freq(out),
+            Weights::Indexed(file) | Weights::Packed(file, _) => file.rope_inv_freq(out),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn encode(tokenizer: &Tokenizer<'_>, text: &[u8], bos: Option<u32>, s
     if text.is_empty() {
         return Ok(head);
     }
-    let prefix = usize::from(tokenizer.facts.dummy_prefix);
+    let prefix = usize::from(tokenizer.facts().dummy_prefix);
     let symbols = text.len().saturating_add(prefix);
     let needed = symbols.saturating_mul(WORDS_PER_SYMBOL).saturating_add(head);
     let too_small = Error::ScratchTooSmall { needed: needed as u64, found: scratch.len() as u64 };
@@ -85,8 +85,8 @@ impl Merger<'_, '_, '_> {
     /// The symbols of `text` before any merge, linked up: characters that have a token, bytes of those that have none. Returns how many.
     fn split(&mut self, text: &[u8]) -> Result<usize, Error> {
         let mut count = 0;
-        if self.tokenizer.facts.dummy_prefix {
-            let Some(space) = self.tokenizer.find(b" ", b"") else {
+        if self.tokenizer.facts().dummy_prefix {
+            let Some(space) = self.tokenizer.vocabulary.find(b" ", b"") else {
                 return Err(Error::Tokenizer { key: TokenizerKey::DummyPrefix, rule: Rule::Missing, found: 0, allowed: 0 });
             };
             self.append(&mut count, space);
@@ -94,13 +94,13 @@ impl Merger<'_, '_, '_> {
         let mut rest = text;
         while let Some((character, tail)) = rest.split_at_checked(character_len(rest)) {
             let [first, ..] = character else { break };
-            if let Some(token) = self.tokenizer.find(character, b"") {
+            if let Some(token) = self.tokenizer.vocabulary.find(character, b"") {
                 self.append(&mut count, token);
-            } else if self.tokenizer.facts.byte_base == NONE {
+            } else if self.tokenizer.facts().byte_base == NONE {
                 return Err(Error::NoToken { offset: (text.len() - rest.len()) as u64, byte: *first });
             } else {
                 for byte in character {
-                    self.append(&mut count, self.tokenizer.facts.byte_base.saturating_add(u32::from(*byte)));
+                    self.append(&mut count, self.tokenizer.facts().byte_base.saturating_add(u32::from(*byte)));
                 }
             }
             rest = tail;
@@ -156,15 +156,15 @@ impl Merger<'_, '_, '_> {
         let &[first, _, right, _, _] = self.nodes.get(left as usize)?;
         let &[second, ..] = self.nodes.get(right as usize)?;
         let tokenizer = self.tokenizer;
-        if tokenizer.byte_of(first).is_some() || tokenizer.byte_of(second).is_some() {
+        if tokenizer.vocabulary.byte_of(first).is_some() || tokenizer.vocabulary.byte_of(second).is_some() {
             return None;
         }
         let (head, tail) = (tokenizer.piece(first), tokenizer.piece(second));
-        if head.len() + tail.len() > tokenizer.facts.max_piece_len as usize {
+        if head.len() + tail.len() > tokenizer.facts().max_piece_len as usize {
             return None;
         }
-        let merged = tokenizer.find(head, tail)?;
-        let score = tokenizer.scores.get_f32(merged as usize);
+        let merged = tokenizer.vocabulary.find(head, tail)?;
+        let score = tokenizer.vocabulary.score(merged);
         if score > SCORE_FLOOR { Some((merged, rank(score))) } else { None }
     }
 

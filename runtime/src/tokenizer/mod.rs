@@ -9,15 +9,14 @@
 //! token is an error. U+2581, the stand-in for a space in sentencepiece's own files, is an ordinary character here, as in llama2.c.
 
 mod bpe;
-mod check;
 mod utf8;
 
 #[cfg(test)]
 mod tests;
 
-use core::cmp::Ordering;
-
+use crate::format::file::ModelFile;
 use crate::format::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
+use crate::format::vocabulary::Vocabulary;
 use crate::format::{Error, Rule, TensorView, TokenizerKey};
 
 pub use utf8::Utf8Stream;
@@ -25,11 +24,7 @@ pub use utf8::Utf8Stream;
 /// A tokenizer that borrows its arrays from a model file, at any alignment.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokenizer<'a> {
-    facts: TokenizerFacts,
-    pieces: &'a [u8],
-    offsets: TensorView<'a>,
-    scores: TensorView<'a>,
-    sorted: TensorView<'a>,
+    vocabulary: Vocabulary<'a>,
 }
 
 impl<'a> Tokenizer<'a> {
@@ -41,18 +36,33 @@ impl<'a> Tokenizer<'a> {
     /// Nothing is checked here: `include_model!` did so at compile time, others call [`Tokenizer::check`] next. With arrays that were not
     /// checked the results are wrong, but nothing panics.
     pub const fn from_parts(facts: TokenizerFacts, arrays: [TensorView<'a>; 4]) -> Self {
-        let [pieces, offsets, scores, sorted] = arrays;
-        Self { facts, pieces: pieces.bytes(), offsets, scores, sorted }
+        Self { vocabulary: Vocabulary::from_parts(facts, arrays) }
+    }
+
+    /// The tokenizer of an opened file, checked.
+    ///
+    /// # Errors
+    /// Those of [`Vocabulary::bind`].
+    pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
+        Vocabulary::bind(file).map(|vocabulary| Self { vocabulary })
+    }
+
+    /// Checks facts and arrays against each other: see [`Vocabulary::check`].
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] with the first fact that is wrong.
+    pub fn check(&self) -> Result<(), Error> {
+        self.vocabulary.check()
     }
 
     /// What the file says of this tokenizer.
     pub const fn facts(&self) -> &TokenizerFacts {
-        &self.facts
+        self.vocabulary.facts()
     }
 
     /// Whether `token` ends a text.
     pub fn ends_text(&self, token: u32) -> bool {
-        self.facts.is_eos(token)
+        self.facts().is_eos(token)
     }
 
     /// Words of scratch that [`Tokenizer::encode`] needs for any text of `text_len` bytes with any tokenizer: 7 a byte and a few more.
@@ -69,8 +79,8 @@ impl<'a> Tokenizer<'a> {
     /// [`Error::ScratchTooSmall`] before anything is done (at most [`Tokenizer::scratch_words`] are asked for); [`Error::NoToken`] with the
     /// first character that has no token and whose bytes have none; [`Error::Tokenizer`] if the file carries no tokenizer.
     pub fn encode(&self, text: &[u8], at_start: bool, scratch: &mut [u32]) -> Result<usize, Error> {
-        let bos = if at_start && self.facts.add_bos { Some(self.facts.bos) } else { None };
-        match self.facts.kind {
+        let bos = if at_start && self.facts().add_bos { Some(self.facts().bos) } else { None };
+        match self.facts().kind {
             TokenizerKind::Bytes => self.encode_bytes(text, bos, scratch),
             TokenizerKind::SentencepieceBpe => bpe::encode(self, text, bos, scratch),
             _ => Err(Error::Tokenizer { key: TokenizerKey::Kind, rule: Rule::Missing, found: 0, allowed: 0 }),
@@ -88,7 +98,7 @@ impl<'a> Tokenizer<'a> {
             *first = bos;
         }
         for (offset, (place, &byte)) in rest.iter_mut().zip(text).enumerate() {
-            if u32::from(byte) >= self.facts.n_pieces {
+            if u32::from(byte) >= self.facts().n_pieces {
                 return Err(Error::NoToken { offset: offset as u64, byte });
             }
             *place = u32::from(byte);
@@ -102,14 +112,14 @@ impl<'a> Tokenizer<'a> {
     /// nowhere else. Begin, end and padding have no text; byte tokens are their byte; unknown is its piece. A token that the vocabulary
     /// does not have gives nothing.
     pub fn decode(&self, previous: u32, token: u32) -> Piece<'a> {
-        let facts = &self.facts;
+        let facts = self.facts();
         if token >= facts.n_pieces || token == facts.bos || token == facts.pad || facts.is_eos(token) {
             return Piece::EMPTY;
         }
         match facts.kind {
             TokenizerKind::Bytes => Piece::byte(token as u8),
             TokenizerKind::SentencepieceBpe => {
-                if let Some(byte) = self.byte_of(token) {
+                if let Some(byte) = self.vocabulary.byte_of(token) {
                     return Piece::byte(byte);
                 }
                 match self.piece(token) {
@@ -125,56 +135,7 @@ impl<'a> Tokenizer<'a> {
 
     /// The bytes of a piece as they are stored (a byte token's are its name, `<0x41>`); none for a token that the vocabulary does not have.
     pub fn piece(&self, token: u32) -> &'a [u8] {
-        let index = token as usize;
-        let (Some(start), Some(end)) = (self.offsets.get_u32(index), self.offsets.get_u32(index.saturating_add(1))) else { return &[] };
-        self.pieces.get(start as usize..end as usize).unwrap_or(&[])
-    }
-
-    /// The byte that `token` stands for, if it is a byte token.
-    fn byte_of(&self, token: u32) -> Option<u8> {
-        if self.facts.byte_base == NO_TOKEN {
-            return None;
-        }
-        u8::try_from(token.checked_sub(self.facts.byte_base)?).ok()
-    }
-
-    /// Whether text can never become `token`.
-    fn is_reserved(&self, token: u32) -> bool {
-        let facts = &self.facts;
-        token == facts.bos || token == facts.pad || token == facts.unk || facts.is_eos(token) || self.byte_of(token).is_some()
-    }
-
-    /// The lowest token whose piece is `head` followed by `tail`, reserved ones left out.
-    fn find(&self, head: &[u8], tail: &[u8]) -> Option<u32> {
-        let (mut low, mut high) = (0usize, self.facts.n_pieces as usize);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if compare(self.piece(self.sorted.get_u32(middle)?), head, tail) == Ordering::Less {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        // Equal pieces stand together, lowest token first; only the few reserved ones are passed over.
-        loop {
-            let token = self.sorted.get_u32(low)?;
-            if compare(self.piece(token), head, tail) != Ordering::Equal {
-                return None;
-            }
-            if !self.is_reserved(token) {
-                return Some(token);
-            }
-            low += 1;
-        }
-    }
-}
-
-/// Compares `piece` with `head` followed by `tail`, bytewise.
-fn compare(piece: &[u8], head: &[u8], tail: &[u8]) -> Ordering {
-    match piece.split_at_checked(head.len()) {
-        Some((first, rest)) => first.cmp(head).then_with(|| rest.cmp(tail)),
-        // Shorter than `head`: less where it is a prefix, which is what comparing slices says.
-        None => piece.cmp(head),
+        self.vocabulary.piece(token)
     }
 }
 

@@ -292,23 +292,34 @@ impl LlamaConfig {
         }
     }
 
+    /// How many elements come before a tensor where all lie one after the other in their order: where format 1 has it.
+    pub const fn elements_before(&self, kind: TensorKind, layer: u32) -> u64 {
+        let (mut in_layer, mut per_layer, mut found) = (0, 0, false);
+        let mut rest = self.kinds();
+        while let [first, tail @ ..] = rest {
+            found |= *first as u8 == kind as u8;
+            let count = self.dims(*first).count();
+            if !found {
+                in_layer += count;
+            }
+            per_layer += count;
+            rest = tail;
+        }
+        let embeddings = self.dims(TensorKind::TokEmbeddings).count();
+        let layers = if found { layer } else { self.n_layers };
+        let before = embeddings.saturating_add((layers as u64).saturating_mul(per_layer));
+        match kind {
+            TensorKind::TokEmbeddings => 0,
+            TensorKind::Norm => before,
+            TensorKind::Output | TensorKind::RopeInvFreq => before.saturating_add(self.dim as u64),
+            _ => before.saturating_add(in_layer),
+        }
+    }
+
     /// How many numbers the weights are, rotation frequencies not counted.
     pub const fn num_params(&self) -> u64 {
-        let mut total = 0u64;
-        let mut number = 0;
-        // Layers are all alike: counting one and multiplying keeps this quick in constants.
-        while number < 1 + self.kinds().len() as u32 {
-            if let Some(spec) = self.tensor(number) {
-                let times = if spec.layer.is_some() { self.n_layers as u64 } else { 1 };
-                total = total.saturating_add(spec.dims.count().saturating_mul(times));
-            }
-            number += 1;
-        }
-        total = total.saturating_add(self.dim as u64);
-        if !self.tied_embeddings {
-            total = total.saturating_add(self.vocab_size as u64 * self.dim as u64);
-        }
-        total
+        let classifier = if self.tied_embeddings { 0 } else { self.dims(TensorKind::Output).count() };
+        self.elements_before(TensorKind::Output, 0).saturating_add(classifier)
     }
 
     /// Reads the configuration record of a format-2 index, without validating it.
@@ -482,6 +493,10 @@ mod tests {
                 let spec = config.tensor(number).unwrap();
                 assert_eq!(config.tensor_number(spec.kind, spec.layer.unwrap_or(0)), number);
                 assert!(spec.is_named(spec.to_string().as_bytes()), "{spec}");
+                assert!(
+                    spec.kind == TensorKind::RopeInvFreq || config.elements_before(spec.kind, spec.layer.unwrap_or(0)) == total,
+                    "{spec}"
+                );
                 if spec.kind != TensorKind::RopeInvFreq {
                     total += spec.dims.count();
                 }

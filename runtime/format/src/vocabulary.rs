@@ -1,24 +1,110 @@
-//! The check of a tokenizer's arrays, without a heap: once when a file is opened at run time, and by whoever builds or verifies one.
+//! The pieces of a `sentencepiece_bpe` tokenizer where they lie, looked up and checked without a heap: used by the runtime's tokenizer, by `verify` and by
+//! `include_model!`.
 
+use crate::file::ModelFile;
+use crate::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
+use crate::{DType, Error, Rule, TensorView, TokenizerKey};
 use core::cmp::Ordering;
 
-use super::Tokenizer;
-use crate::format::tokenizer::{NO_TOKEN, TokenizerKind};
-use crate::format::{DType, Error, Rule, TokenizerKey};
+/// A tokenizer's facts with the arrays that its file has for it, borrowed at any alignment. Kinds without arrays have empty ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Vocabulary<'a> {
+    facts: TokenizerFacts,
+    pieces: &'a [u8],
+    offsets: TensorView<'a>,
+    scores: TensorView<'a>,
+    sorted: TensorView<'a>,
+}
 
-impl Tokenizer<'_> {
+impl<'a> Vocabulary<'a> {
+    /// `facts` with `arrays` in the order of [`ARRAY_NAMES`](crate::tokenizer::ARRAY_NAMES) (any, where the kind has none). Nothing is checked: see [`Vocabulary::check`].
+    pub const fn from_parts(facts: TokenizerFacts, arrays: [TensorView<'a>; 4]) -> Self {
+        let [pieces, offsets, scores, sorted] = arrays;
+        Self { facts, pieces: pieces.bytes(), offsets, scores, sorted }
+    }
+
+    /// The vocabulary of an opened file, checked.
+    ///
+    /// # Errors
+    /// Those of [`ModelFile::tokenizer_facts`] and [`Vocabulary::check`].
+    pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
+        let facts = file.tokenizer_facts()?;
+        let vocabulary = Self::from_parts(facts, facts.arrays.map(|number| file.tensor(number).unwrap_or(TensorView::EMPTY)));
+        vocabulary.check()?;
+        Ok(vocabulary)
+    }
+
+    /// What the file says of its tokenizer.
+    pub const fn facts(&self) -> &TokenizerFacts {
+        &self.facts
+    }
+
+    /// The score of a piece; 0 for a token that the vocabulary does not have.
+    pub fn score(&self, token: u32) -> f32 {
+        self.scores.get_f32(token as usize)
+    }
+
+    /// The bytes of a piece as they are stored (a byte token's are its name, `<0x41>`); none for a token that the vocabulary does not have.
+    pub fn piece(&self, token: u32) -> &'a [u8] {
+        let index = token as usize;
+        let (Some(start), Some(end)) = (self.offsets.get_u32(index), self.offsets.get_u32(index.saturating_add(1))) else { return &[] };
+        self.pieces.get(start as usize..end as usize).unwrap_or(&[])
+    }
+
+    /// The byte that `token` stands for, if it is a byte token.
+    pub fn byte_of(&self, token: u32) -> Option<u8> {
+        if self.facts.byte_base == NO_TOKEN {
+            return None;
+        }
+        u8::try_from(token.checked_sub(self.facts.byte_base)?).ok()
+    }
+
+    /// Whether text can never become `token`.
+    pub fn is_reserved(&self, token: u32) -> bool {
+        let facts = &self.facts;
+        token == facts.bos || token == facts.pad || token == facts.unk || facts.is_eos(token) || self.byte_of(token).is_some()
+    }
+
+    /// The lowest token whose piece is `head` followed by `tail`, reserved ones left out.
+    pub fn find(&self, head: &[u8], tail: &[u8]) -> Option<u32> {
+        let (mut low, mut high) = (0usize, self.facts.n_pieces as usize);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if compare(self.piece(self.sorted.get_u32(middle)?), head, tail) == Ordering::Less {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        // Equal pieces stand together, lowest token first; only the few reserved ones are passed over.
+        loop {
+            let token = self.sorted.get_u32(low)?;
+            if compare(self.piece(token), head, tail) != Ordering::Equal {
+                return None;
+            }
+            if !self.is_reserved(token) {
+                return Some(token);
+            }
+            low += 1;
+        }
+    }
+
     /// Checks facts and arrays against each other: after this, encoding and decoding cannot go wrong on the file's account.
     ///
     /// For `sentencepiece_bpe`: arrays of the right types and lengths; offsets that begin at 0, rise, and end where the pieces do (an empty piece is refused: nothing
     /// could ever mean it); the longest piece exactly `max_piece_len`; finite scores; `sorted` in strictly rising order of (bytes, token), which with n entries below n makes it a
     /// permutation; byte tokens named `<0x00>` to `<0xFF>`; a piece of one space where `dummy_prefix` wants it. Two pieces may be equal. A vocabulary without byte tokens is allowed:
-    /// characters that it does not have are then errors of [`Tokenizer::encode`].
+    /// characters that it does not have are then errors of encoding.
     ///
     /// Takes one pass over each array.
     ///
     /// # Errors
     /// [`Error::Tokenizer`] with the first fact that is wrong.
     pub fn check(&self) -> Result<(), Error> {
+        // Without a tokenizer the special tokens are the model's, which `open` compared with its vocabulary.
+        if let TokenizerKind::None = self.facts.kind {
+            return Ok(());
+        }
         self.facts.check(self.facts.n_pieces)?;
         match self.facts.kind {
             TokenizerKind::SentencepieceBpe => {
@@ -118,6 +204,15 @@ impl Tokenizer<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Compares `piece` with `head` followed by `tail`, bytewise.
+fn compare(piece: &[u8], head: &[u8], tail: &[u8]) -> Ordering {
+    match piece.split_at_checked(head.len()) {
+        Some((first, rest)) => first.cmp(head).then_with(|| rest.cmp(tail)),
+        // Shorter than `head`: less where it is a prefix, which is what comparing slices says.
+        None => piece.cmp(head),
     }
 }
 
