@@ -149,13 +149,13 @@ impl<'a> Session<'a> {
     /// [`Error::ArithmeticSelfCheck`] if this machine's floats do not behave as IEEE says, [`Error::ArenaTooSmall`], [`Error::Context`],
     /// [`Error::TooLargeForTarget`].
     pub fn new<M: Memory + ?Sized>(model: Model<'a>, memory: &'a mut M, sampler: Sampler) -> Result<Self, Error> {
-        Self::in_words(model, memory.words(), sampler)
+        Self::in_words(&model, memory.words(), sampler)
     }
 
-    fn in_words(model: Model<'a>, memory: &'a mut [u32], sampler: Sampler) -> Result<Self, Error> {
+    fn in_words(model: &Model<'a>, memory: &'a mut [u32], sampler: Sampler) -> Result<Self, Error> {
         self_check()?;
         let state = State::new(&model.network, model.context, model.kv, memory)?;
-        Ok(Self { model, state, sampler, stops: StopStrings::NONE, ignore_end_of_text: false, position: 0, known: 0, ended: None })
+        Ok(Self { model: *model, state, sampler, stops: StopStrings::NONE, ignore_end_of_text: false, position: 0, known: 0, ended: None })
     }
 
     /// Ends texts at `stops` as well.

@@ -1,7 +1,7 @@
 //! Llama-family decoders: what a step computes, from a token to the logits of the next one.
 //!
 //! Read it from top to bottom: where the weights are, what a session keeps in memory, the step. The arithmetic is that of docs/format/arithmetic.md; the
-//! model is that of Touvron et al., "LLaMA" (2023), with grouped key/value heads (Ainslie et al., 2023), rotary positions (Su et al., 2021), RMS norms and a gated feed-forward network.
+//! model is that of Touvron et al. (2023), with grouped key/value heads (Ainslie et al., 2023), rotary positions (Su et al., 2021), RMS norms and a gated feed-forward network.
 
 use crate::arena::Carve;
 use crate::format::arch::llama::{LlamaConfig, TensorKind};
