@@ -48,7 +48,8 @@ impl<'a> Cpu<'a> {
         let words = bytes.div_ceil(size_of::<u32>());
         let mut arena = Vec::new();
         arena.try_reserve_exact(words).map_err(|_| {
-            let what = format!("a session of {} positions needs {bytes} bytes of memory, which this machine does not give", model.context());
+            let what =
+                format!("a session of {} positions needs {bytes} bytes of memory, which this machine does not give", model.context());
             Error::new(Class::Request, what).advise("use a shorter --context, or --kv f16").in_file(loaded.path())
         })?;
         arena.resize(words, 0);

@@ -33,7 +33,9 @@ fn class_and_advice(error: &FormatError) -> (Class, &'static str) {
         }
         FormatError::TomlNotBuilt | FormatError::DTypeNotBuilt { .. } => (Class::NotAModel, "use a build that has it"),
         FormatError::Truncated { .. } | FormatError::Checksum { .. } => (Class::Damaged, "copy or download it again, or export it again"),
-        FormatError::TrailingBytes { .. } => (Class::Damaged, "something was appended, or the header was edited: copy or download it again"),
+        FormatError::TrailingBytes { .. } => {
+            (Class::Damaged, "something was appended, or the header was edited: copy or download it again")
+        }
         FormatError::NonFinite { .. } | FormatError::NonFiniteLogits { .. } => {
             (Class::Damaged, "the weights are damaged or the training went wrong: export it again from a good checkpoint")
         }

@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use dmexp::Model;
 use dmexp::format::Error as FormatError;
 use dmexp_format::file::ModelFile;
-use dmexp_format::tokenizer::TokenizerKind;
 use std::path::Path;
 
 /// A mapped `.dmexp`.
@@ -68,15 +67,9 @@ impl Loaded {
     /// The model: its tensors checked against its configuration, and the arrays of its tokenizer against each other. Of the payload only those arrays are read.
     ///
     /// # Errors
-    /// With path and the tensor's name: what [`Model::bind`] and [`Tokenizer::check`](dmexp::tokenizer::Tokenizer::check) refuse.
+    /// What [`Model::bind`] refuses, with path and the tensor's name.
     pub fn model(&self) -> Result<Model<'_>> {
-        let file = self.file()?;
-        let model = Model::bind(&file).map_err(|error| self.explain(error))?;
-        // Without a tokenizer the special tokens are those of the model, and `open` compared them with its vocabulary.
-        if model.tokenizer().facts().kind != TokenizerKind::None {
-            model.tokenizer().check().map_err(|error| self.explain(error))?;
-        }
-        Ok(model)
+        Model::bind(&self.file()?).map_err(|error| self.explain(error))
     }
 
     /// An error of the runtime, with the path and, where it is about a tensor, that tensor's name.

@@ -105,7 +105,8 @@ fn verification_lists_what_it_checked_and_what_not() {
     let (_folder, loaded) = exported(Format::V2);
     let report = verify_all(loaded.path()).unwrap();
     assert!(report.passed());
-    let left: Vec<_> = report.checks.iter().filter(|check| matches!(check.outcome, Outcome::NotMade(_))).map(|check| check.name.as_str()).collect();
+    let left: Vec<_> =
+        report.checks.iter().filter(|check| matches!(check.outcome, Outcome::NotMade(_))).map(|check| check.name.as_str()).collect();
     assert_eq!(left, ["flushed"]);
     assert!(report.unknown_keys.is_empty());
     let stripped = loaded.path().with_extension("stripped");
@@ -153,7 +154,16 @@ impl Write for Head {
 
 /// The head of a model of 1 GB, and the length of the whole file.
 fn large() -> (Vec<u8>, u64) {
-    let shape = Shape { dim: 4096, hidden_dim: 11_008, n_layers: 2, n_heads: 32, n_kv_heads: 32, vocab_size: 32_000, tied: true, max_seq_len: 2048 };
+    let shape = Shape {
+        dim: 4096,
+        hidden_dim: 11_008,
+        n_layers: 2,
+        n_heads: 32,
+        n_kv_heads: 32,
+        vocab_size: 32_000,
+        tied: true,
+        max_seq_len: 2048,
+    };
     let small = open(SMALL.random());
     let checkpoint::Config::Llama(source) = &small.config;
     let model = LlamaConfig {

@@ -58,7 +58,7 @@ impl Narrower {
         self.bytes.reserve(2 * values.len());
         for value in values {
             let half = bits(*value);
-            self.flushed += u64::from(half & 0x7fff == 0 && *value != 0.0);
+            self.flushed += u64::from(half << 1 == 0 && *value != 0.0);
             finite &= half & exponent != exponent;
             self.bytes.extend_from_slice(&half.to_le_bytes());
         }

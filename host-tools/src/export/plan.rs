@@ -100,12 +100,8 @@ fn weights<'c>(checkpoint: &'c Checkpoint, source: &LlamaSource, options: &Optio
         };
         if array.name() != wanted.to_string() || array.dims() != wanted.dims {
             let (found, expected) = (array.dims(), wanted.dims);
-            let what = format!(
-                "has {} {:?} where its configuration calls for {wanted} {:?}",
-                array.name(),
-                found.as_slice(),
-                expected.as_slice()
-            );
+            let what =
+                format!("has {} {:?} where its configuration calls for {wanted} {:?}", array.name(), found.as_slice(), expected.as_slice());
             return Err(Error::mismatch(what));
         }
         let narrow = options.format == Format::V1 || wanted.kind.is_matrix();
@@ -148,7 +144,10 @@ fn arrays(tokenizer: &TokenizerSource) -> Vec<Planned<'static>> {
     let planned = arrays.map(|((bytes, dtype), name)| {
         let count = bytes.len() as u64 / dtype.size();
         let dims = Dims::vector(count as u32);
-        Planned { spec: TensorSpec { name: name.to_owned(), dtype, dims, trainable: false, transposed: false }, values: Values::Bytes(bytes) }
+        Planned {
+            spec: TensorSpec { name: name.to_owned(), dtype, dims, trainable: false, transposed: false },
+            values: Values::Bytes(bytes),
+        }
     });
     planned.collect()
 }

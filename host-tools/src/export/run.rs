@@ -58,7 +58,12 @@ pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, prog
         file_bytes: 0,
         source_bytes: checkpoint.provenance.source_bytes,
         num_params: plan.num_params(),
-        figures: payload.tensors.iter().filter(|t| t.is_weight()).filter_map(|t| t.figures).fold(super::Figures::NONE, super::Figures::merged),
+        figures: payload
+            .tensors
+            .iter()
+            .filter(|t| t.is_weight())
+            .filter_map(|t| t.figures)
+            .fold(super::Figures::NONE, super::Figures::merged),
         tensors: payload.tensors.clone(),
         fingerprint: 0,
         golden: 0,
@@ -72,7 +77,8 @@ pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, prog
     watch.tick(Progress { phase: Phase::Verify, done: 0, total: 1 })?;
     let loaded = Loaded::open(file.path())?;
     verify::after_export(&loaded).map_err(|error| {
-        Error::damaged(format!("what was written does not read back as it should: {error}")).advise("this is a fault of dmexp or of the disk")
+        Error::damaged(format!("what was written does not read back as it should: {error}"))
+            .advise("this is a fault of dmexp or of the disk")
     })?;
     report.file_bytes = loaded.bytes().len() as u64;
     report.fingerprint = loaded.file()?.fingerprint();
@@ -89,10 +95,10 @@ fn measure(checkpoint: &Checkpoint, plan: &Plan<'_>, options: &Options, watch: &
         Format::V1 => Measure::contiguous(),
         Format::V2 => Measure::new(options.alignment()).map_err(|error| Error::new(Class::Request, error.to_string()))?,
     };
-    let mut done = Done { phase: Phase::Measure, done: 0, total: plan.elements() };
+    let mut pass = Pass { phase: Phase::Measure, done: 0, total: plan.elements() };
     for tensor in &plan.tensors {
         let mut sink = measure.begin(tensor.spec.clone());
-        let flushed = tensor.write(&mut sink, &mut done, watch).map_err(|trouble| match trouble {
+        let flushed = tensor.write(&mut sink, &mut pass, watch).map_err(|trouble| match trouble {
             Trouble::Tools(error) if error.path().as_os_str().is_empty() => in_source(error),
             Trouble::Tools(error) => error,
             Trouble::Io(error) => in_source(Error::damaged(error.to_string())),
@@ -103,13 +109,13 @@ fn measure(checkpoint: &Checkpoint, plan: &Plan<'_>, options: &Options, watch: &
 }
 
 /// Elements gone through in one pass.
-struct Done {
+struct Pass {
     phase: Phase,
     done: u64,
     total: u64,
 }
 
-impl Done {
+impl Pass {
     fn add(&mut self, elements: u64, watch: &mut Watch<'_>) -> Result<()> {
         self.done += elements;
         watch.tick(Progress { phase: self.phase, done: self.done, total: self.total })
@@ -136,18 +142,18 @@ impl From<io::Error> for Trouble {
 
 impl Planned<'_> {
     /// Writes the tensor's bytes; returns how many values became 0.
-    fn write(&self, out: &mut dyn Write, done: &mut Done, watch: &mut Watch<'_>) -> Result<u64, Trouble> {
+    fn write(&self, out: &mut dyn Write, pass: &mut Pass, watch: &mut Watch<'_>) -> Result<u64, Trouble> {
         match &self.values {
             Values::Bytes(bytes) => {
                 out.write_all(bytes)?;
-                done.add(self.spec.dims.count(), watch)?;
+                pass.add(self.spec.dims.count(), watch)?;
                 Ok(0)
             }
             Values::Array(array) => {
                 let mut narrower = Narrower::new(self.spec.dtype);
                 array.for_each_chunk(CHUNK, |first, values| {
                     out.write_all(narrower.narrow(first, values).map_err(|refused| refused.explain(&self.spec.name))?)?;
-                    done.add(values.len() as u64, watch).map_err(Trouble::from)
+                    pass.add(values.len() as u64, watch).map_err(Trouble::from)
                 })?;
                 Ok(narrower.flushed())
             }
@@ -202,13 +208,16 @@ impl Job<'_> {
         &self,
         mut file: NamedTempFile,
         watch: &mut Watch<'_>,
-        write: impl FnOnce(&mut BufWriter<&mut std::fs::File>, &mut dyn FnMut(usize, &mut dyn Write) -> io::Result<()>) -> Result<u64, WriteError>,
+        write: impl FnOnce(
+            &mut BufWriter<&mut std::fs::File>,
+            &mut dyn FnMut(usize, &mut dyn Write) -> io::Result<()>,
+        ) -> Result<u64, WriteError>,
     ) -> Result<NamedTempFile> {
-        let mut done = Done { phase: Phase::Write, done: 0, total: self.plan.elements() };
+        let mut pass = Pass { phase: Phase::Write, done: 0, total: self.plan.elements() };
         let mut out = BufWriter::new(file.as_file_mut());
         let written = write(&mut out, &mut |number, out| {
             let Some(tensor) = self.plan.tensors.get(number) else { return Ok(()) };
-            match tensor.write(out, &mut done, watch) {
+            match tensor.write(out, &mut pass, watch) {
                 Ok(_) => Ok(()),
                 Err(Trouble::Io(error)) => Err(error),
                 // Taken out again below.
@@ -235,5 +244,5 @@ fn sha256(checkpoint: &Checkpoint) -> String {
     for file in checkpoint.files() {
         hash.update(file.bytes());
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", hash.finalize())
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::decode::{golden_check, verify_all};
 use crate::export::Phase;
 use dmexp_format::host::{Header, HeaderV1};
+use sha2::{Digest, Sha256};
 use std::fs;
 
 const SHAPES: [Shape; 3] = [
@@ -153,10 +154,7 @@ fn the_sha256_is_the_sources() {
     let report = export(&source, &Options { sha256: true, golden: false, ..options(&folder, DType::F16, Format::V2) }).unwrap();
     let loaded = Loaded::open(&report.out).unwrap();
     let (header, _) = Header::parse(loaded.file().unwrap().header_text().unwrap()).unwrap();
-    use sha2::Digest;
-    let hash = sha2::Sha256::digest(SMALL.random());
-    let digits = hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    assert_eq!(header.provenance.sha256, Some(digits));
+    assert_eq!(header.provenance.sha256, Some(format!("{:x}", Sha256::digest(SMALL.random()))));
     assert!(header.golden.is_empty());
     assert_eq!(report.golden, 0);
 }

@@ -8,7 +8,8 @@ use std::process::Command;
 const VARIABLE: &str = "DMEXP_TEST_EXPORT_MEMORY";
 
 /// About a quarter of a billion parameters: a checkpoint of 1 GB that is one long hole on the disk.
-const LARGE: Shape = Shape { dim: 4096, hidden_dim: 8192, n_layers: 1, n_heads: 32, n_kv_heads: 8, vocab_size: 28_000, tied: true, max_seq_len: 64 };
+const LARGE: Shape =
+    Shape { dim: 4096, hidden_dim: 8192, n_layers: 1, n_heads: 32, n_kv_heads: 8, vocab_size: 28_000, tied: true, max_seq_len: 64 };
 
 /// Bytes of memory of this process's own: what is mapped from files, and given back by the system whenever it is short, does not count.
 fn own_memory() -> Option<u64> {

@@ -106,8 +106,7 @@ pub(crate) fn tokenizer(vocab_size: u32) -> TokenizerSource {
 pub(crate) fn source_logits(checkpoint: &Checkpoint, tokens: &[u32], kv: KvDType) -> Vec<Vec<f32>> {
     let Config::Llama(source) = &checkpoint.config;
     let le = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-    let mut arrays: Vec<(Dims, Vec<u8>)> =
-        checkpoint.arrays().map(|array| (array.dims(), le(&array.to_vec().unwrap()))).collect();
+    let mut arrays: Vec<(Dims, Vec<u8>)> = checkpoint.arrays().map(|array| (array.dims(), le(&array.to_vec().unwrap()))).collect();
     arrays.push((Dims::vector(source.config.head_dim / 2), le(&source.inv_freq)));
     let table: Vec<_> = arrays.iter().map(|(dims, bytes)| TensorView::new(0, DType::F32, *dims, bytes).unwrap()).collect();
     let model = Model::from_parts(Llama::from_table(source.config, &table), Tokenizer::NONE, tokens.len() as u32, kv);

@@ -27,7 +27,10 @@ fn a_weight_above_65504_stops_an_f16_export_and_bf16_takes_it() {
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     for dtype in [DType::Bf16, DType::F32] {
-        assert_eq!(export(&source, &options(&folder, dtype, Format::V2)).unwrap().figures.max_abs, if dtype == DType::F32 { 70_000.0 } else { 70_144.0 });
+        assert_eq!(
+            export(&source, &options(&folder, dtype, Format::V2)).unwrap().figures.max_abs,
+            if dtype == DType::F32 { 70_000.0 } else { 70_144.0 }
+        );
     }
     // Rounds to 65504: held.
     let report = export(&with_weight(IN_WQ_1, 65_510.0), &options(&folder, DType::F16, Format::V2)).unwrap();
@@ -68,6 +71,17 @@ fn logits_that_overflow_are_refused_while_golden_vectors_are_made() {
     let error = export(&source, &options(&folder, DType::Bf16, Format::V2)).unwrap_err();
     assert!(error.to_string().contains("not finite"), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_model_whose_keys_do_not_fit_f16_is_exported_with_a_warning() {
+    let folder = TempDir::new().unwrap();
+    let wk = 300 * 16 + 2 * 16 + 2 * 16 * 16;
+    let source = open(SMALL.v0(|place| if (wk..wk + 2 * 8 * 16).contains(&place) { 1e5 } else { 0.5 }));
+    let report = export(&source, &options(&folder, DType::F32, Format::V2)).unwrap();
+    assert_eq!(report.golden, 1);
+    assert!(report.warnings.iter().any(|warning| warning.contains("--kv f32")), "{:?}", report.warnings);
+    assert!(verify_all(&report.out).unwrap().passed());
 }
 
 #[test]
