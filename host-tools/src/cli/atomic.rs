@@ -4,11 +4,12 @@ use dmexp_tools::error::{Class, Error, Result};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Lets `fill` write the file `path`. What it held before is replaced when all is written, and kept if anything fails.
+/// Lets `fill` write the file `path`, which must not be `source`. What it held before is replaced when all is written, and kept if anything fails.
 ///
 /// # Errors
-/// Those of `fill`; [`Class::Unwritable`].
-pub(crate) fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+/// Those of `fill` and of [`not_the_same`]; [`Class::Unwritable`].
+pub(crate) fn write(path: &Path, source: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    not_the_same(path, source)?;
     let unwritable = |source: io::Error| Error::unwritable(path, source);
     if path.is_dir() {
         return Err(Error::new(Class::Unwritable, "is a folder").advise("name a file in it").in_file(path));
@@ -30,4 +31,18 @@ pub(crate) fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>
     file.as_file().sync_all().map_err(unwritable)?;
     file.persist(path).map_err(|error| unwritable(error.error))?;
     Ok(())
+}
+
+/// Refuses to replace what is read.
+///
+/// # Errors
+/// [`Class::Request`] if both paths are one file.
+pub(crate) fn not_the_same(out: &Path, source: &Path) -> Result<()> {
+    match (out.canonicalize(), source.canonicalize()) {
+        (Ok(one), Ok(other)) if one == other => {
+            let what = format!("is what is read ({}): it would be replaced", source.display());
+            Err(Error::new(Class::Request, what).advise("name another file").in_file(out))
+        }
+        _ => Ok(()),
+    }
 }

@@ -1,7 +1,8 @@
 //! `dmexp export run`: a checkpoint becomes a `.dmexp`.
 
 use super::args;
-use super::failure::Outcome;
+use super::atomic::not_the_same;
+use super::failure::{Outcome, request};
 use super::figures::{TensorLine, by_dtype, magnitude, tensor_table};
 use super::model::for_checkpoint;
 use super::output::{bytes, count, facts, float, grouped, json};
@@ -86,13 +87,18 @@ impl Run {
 pub(crate) fn run(command: &Run) -> Outcome {
     let mut checkpoint = checkpoint::open(&command.checkpoint)?;
     let Config::Llama(source) = &checkpoint.config else {
-        return Err(super::failure::request("this checkpoint's architecture cannot be exported", "use a newer version of dmexp"));
+        return Err(request("this checkpoint's architecture cannot be exported", "use a newer version of dmexp"));
     };
     let vocab_size = source.config.vocab_size;
     match &command.tokenizer {
-        Some(name) => checkpoint.tokenizer = Some(for_checkpoint(name, command.bos, vocab_size)?),
+        Some(name) => {
+            if name != "bytes" {
+                not_the_same(&command.out(), Path::new(name))?;
+            }
+            checkpoint.tokenizer = Some(for_checkpoint(name, command.bos, vocab_size)?);
+        }
         None if command.bos.is_some() => {
-            return Err(super::failure::request("--bos goes with --tokenizer bytes alone", "name the tokenizer"));
+            return Err(request("--bos goes with --tokenizer bytes alone", "name the tokenizer"));
         }
         None => {}
     }

@@ -195,7 +195,7 @@ pub(crate) fn run(command: &Generate) -> Outcome {
     let ended = text.end();
     let run = run?;
     ended?;
-    let prefill = Pace { tokens: known.len() as u64, seconds: run.prefill };
+    let prefill = Pace { tokens: run.fed, seconds: run.prefill };
     let decode = Pace { tokens: run.decoded, seconds: run.decode };
     if command.json {
         json(&json!({
@@ -256,7 +256,8 @@ type Stop = (&'static str, Option<u32>);
 struct Run {
     tokens: Vec<u32>,
     stop: Stop,
-    /// Seconds until the first new token was known.
+    /// Tokens fed until the first new one was known, and the seconds they took.
+    fed: u64,
     prefill: f64,
     /// Tokens after the first, and the seconds they took.
     decoded: u64,
@@ -281,13 +282,18 @@ impl From<io::Error> for Trouble {
 }
 
 fn generate(session: &mut Session<'_>, budget: u32, asked: bool, text: &mut Text<'_>) -> Result<Run, Trouble> {
-    let mut run = Run { tokens: Vec::new(), stop: ("max_tokens", None), prefill: 0.0, decoded: 0, decode: 0.0 };
+    let mut run = Run { tokens: Vec::new(), stop: ("max_tokens", None), fed: 0, prefill: 0.0, decoded: 0, decode: 0.0 };
     let mut first = true;
     while (run.tokens.len() as u64) < u64::from(budget) {
         let start = Instant::now();
         let step = session.step()?;
         let seconds = start.elapsed().as_secs_f64();
-        *(if first { &mut run.prefill } else { &mut run.decode }) += seconds;
+        if first {
+            run.fed += 1;
+            run.prefill += seconds;
+        } else {
+            run.decode += seconds;
+        }
         match step {
             Step::Prompt { .. } => continue,
             Step::Token { token, text: piece } => {

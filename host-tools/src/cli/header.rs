@@ -60,8 +60,7 @@ fn of_config(config: &LlamaConfig) -> Table {
         sliding_window,
     } = *config;
     let whole = |number: u32| Value::Integer(i64::from(number));
-    // Through its shortest text, so that it reads as it was written.
-    let float = |number: f32| Value::Float(number.to_string().parse().unwrap_or(f64::from(number)));
+    let float = |number: f32| Value::Float(f64::from(number));
     let rows = [
         ("arch", Value::String("llama".to_owned())),
         ("dim", whole(dim)),

@@ -164,7 +164,7 @@ impl<'a> Found<'a> {
     }
 
     fn print(&self, tensors: bool) -> io::Result<()> {
-        let mut out = anstream::stdout().lock();
+        let mut out = io::stdout().lock();
         let (file, fixed) = (&self.file, self.file.fixed());
         writeln!(out, "{}: a .dmexp file, format {}", self.path.display(), file.version())?;
         let mut rows = vec![

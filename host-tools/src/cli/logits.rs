@@ -87,7 +87,7 @@ pub(crate) fn run(command: &Logits) -> Outcome {
         })
     };
     match &command.out {
-        Some(out) => atomic::write(out, feed)?,
+        Some(out) => atomic::write(out, &command.model.export, feed)?,
         None => feed(&mut io::sink())?,
     }
     if command.json {

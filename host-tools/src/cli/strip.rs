@@ -40,7 +40,7 @@ pub(crate) fn run(command: &Strip) -> Outcome {
         return Err(request(what, "export the checkpoint again as format 2"));
     }
     let stripped = host::strip(loaded.bytes()).map_err(|error| Error::damaged(error.to_string()).in_file(&command.file))?;
-    atomic::write(&command.out, |out| out.write_all(&stripped).map_err(|error| Error::unwritable(&command.out, error)))?;
+    atomic::write(&command.out, &command.file, |out| out.write_all(&stripped).map_err(|error| Error::unwritable(&command.out, error)))?;
     let (before, after) = (loaded.bytes().len() as u64, stripped.len() as u64);
     if command.json {
         let value = json!({ "out": command.out.to_string_lossy(), "bytes_before": before, "bytes": after, "fingerprint": format!("{:08x}", file.fingerprint()) });
