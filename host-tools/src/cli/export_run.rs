@@ -21,6 +21,7 @@ use std::sync::atomic::AtomicBool;
 /// Make a .dmexp file of a training checkpoint
 ///
 /// Reads llama2.c checkpoints (v0, v1 and v2), whatever they are called. A value that the element type cannot hold is refused, not clipped. The file appears when it is whole and checked: a failed or stopped export leaves what was there before.
+#[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -111,7 +112,7 @@ pub(crate) fn run(command: &Run) -> Outcome {
         sha256: command.sha256,
     };
     let cancel = cancel_flag()?;
-    let mut bar = Bar::new(command.quiet || command.json, checkpoint.provenance.source_bytes);
+    let mut bar = Shown::new(command.quiet || command.json, checkpoint.provenance.source_bytes);
     let result = export::run(&checkpoint, &options, &cancel, &mut |progress| bar.show(progress));
     bar.clear();
     let report = result?;
@@ -141,13 +142,13 @@ fn cancel_flag() -> Outcome<Arc<AtomicBool>> {
 }
 
 /// The progress bar: on terminals only.
-struct Bar {
+struct Shown {
     bar: ProgressBar,
     source_bytes: u64,
     phase: Option<Phase>,
 }
 
-impl Bar {
+impl Shown {
     fn new(hidden: bool, source_bytes: u64) -> Self {
         let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         Self { bar: ProgressBar::with_draw_target(None, target), source_bytes, phase: None }

@@ -24,6 +24,7 @@ const DEFAULT_STEPS: u32 = 256;
 /// Continue a text with a model
 ///
 /// The text goes to stdout as it comes, whole characters at a time, the prompt first. The seed, the reason for stopping, speeds and memory go to stderr.
+#[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -141,13 +142,11 @@ impl Generate {
                 format!("ask for at most --positions {context}"),
             ));
         }
-        match (positions + 1).checked_sub(known) {
-            Some(steps) => Ok((steps, true)),
-            None => {
-                let what = format!("the prompt has {known} tokens, but only {positions} positions are asked for");
-                Err(request(what, format!("ask for --positions {known} or more")))
-            }
-        }
+        let Some(steps) = (positions + 1).checked_sub(known) else {
+            let what = format!("the prompt has {known} tokens, but only {positions} positions are asked for");
+            return Err(request(what, format!("ask for --positions {known} or more")));
+        };
+        Ok((steps, true))
     }
 }
 

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 /// Compute the logits at every position of a text
 ///
-/// Feeds the given tokens one by one, whatever the model would choose (teacher forcing). With --out the logits are written as raw little-endian f32, one row of vocab_size numbers a position; without it the five largest are shown.
+/// Feeds the given tokens one by one, whatever the model would choose (teacher forcing). With --out the logits are written as raw little-endian f32, one row a position with a number for every token; without it the five largest are shown.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

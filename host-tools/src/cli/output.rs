@@ -61,7 +61,7 @@ pub(crate) fn quoted(bytes: &[u8]) -> String {
             if c == '"' || c == '\\' || c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
         }
         for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
+            text.extend(byte.escape_ascii().map(char::from));
         }
     }
     text.push('"');

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 /// Leave out of a format-2 file what only people read: the header
 ///
-/// Index, weights, tokenizer, golden vectors and fingerprint stay; the model computes the same. include_model! does this by itself.
+/// Index, weights, tokenizer, golden vectors and fingerprint stay; the model computes the same. Firmware that includes a model by the macro needs no such file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
