@@ -166,12 +166,13 @@ impl Shown {
                 Phase::Golden => ("running", STEPS),
                 _ => ("checking", "{msg}"),
             };
-            self.bar.reset();
-            self.bar.set_message(name);
-            self.bar.set_length(if in_bytes { self.source_bytes } else { total });
+            // Before anything that draws.
             if let Ok(style) = ProgressStyle::with_template(template) {
                 self.bar.set_style(style);
             }
+            self.bar.reset();
+            self.bar.set_message(name);
+            self.bar.set_length(if in_bytes { self.source_bytes } else { total });
         }
         self.bar.set_position(if in_bytes { scaled(done, total, self.source_bytes) } else { done });
     }

@@ -1,7 +1,6 @@
 //! Figures of a run and of tensors, in words and in JSON.
 
 use super::output::{bytes, float, grouped, table};
-use comfy_table::Table;
 use dmexp_format::{DType, Dims, host};
 use serde_json::{Value, json};
 use std::fmt;
@@ -79,7 +78,7 @@ impl From<&host::TensorEntry> for TensorLine {
 }
 
 /// The tensors, one a row.
-pub(crate) fn tensor_table(tensors: &[TensorLine]) -> Table {
+pub(crate) fn tensor_table(tensors: &[TensorLine]) -> String {
     let header = ["tensor", "dims", "dtype", "bytes", "max_abs", "min_nonzero_abs", "subnormal", "flushed"];
     let rows = tensors.iter().map(|tensor| {
         let dims: Vec<String> = tensor.dims.as_slice().iter().map(u32::to_string).collect();

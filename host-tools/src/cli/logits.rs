@@ -117,7 +117,7 @@ fn as_json(row: &Row) -> Value {
 }
 
 /// The five best tokens of every position, best first.
-fn best(rows: &[Row], tokenizer: &Tokenizer<'_>) -> comfy_table::Table {
+fn best(rows: &[Row], tokenizer: &Tokenizer<'_>) -> String {
     let name = |token: u32| match tokenizer.facts().kind {
         TokenizerKind::None => token.to_string(),
         _ => format!("{token} {}", quoted(&piece(tokenizer, token))),

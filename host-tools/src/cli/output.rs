@@ -82,7 +82,7 @@ pub(crate) fn facts(out: &mut impl Write, rows: &[(&str, String)]) -> io::Result
 }
 
 /// A table without lines, as wide as it must be; `right` are the columns of numbers.
-pub(crate) fn table<const N: usize>(header: [&str; N], right: &[usize], rows: impl IntoIterator<Item = [String; N]>) -> Table {
+pub(crate) fn table<const N: usize>(header: [&str; N], right: &[usize], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
     for row in rows {
@@ -93,7 +93,7 @@ pub(crate) fn table<const N: usize>(header: [&str; N], right: &[usize], rows: im
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table
+    table.trim_fmt()
 }
 
 #[cfg(test)]
