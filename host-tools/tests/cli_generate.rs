@@ -290,8 +290,7 @@ fn report_27_stop_texts_end_a_text_and_are_not_shown() {
     // A character from the middle that did not come up before.
     let (at, stop) = text
         .char_indices()
-        .filter(|(at, c)| *at > 0 && !c.is_control() && *c != '\u{fffd}' && !text[..*at].contains(*c))
-        .next_back()
+        .rfind(|(at, c)| *at > 0 && !c.is_control() && *c != '\u{fffd}' && !text[..*at].contains(*c))
         .unwrap_or((0, text.chars().next().unwrap()));
     let ran = run(folder.path(), &["generate", "--export", "tiny.dmexp", "--temp", "0", "--steps", "12", "--stop", &stop.to_string()]).ok();
     assert_eq!(ran.text(), format!("{}\n", &text[..at]));

@@ -141,44 +141,53 @@ fn cancel_flag() -> Outcome<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// The progress bar: on terminals only.
+/// The progress bar, a new one for each phase: on terminals only.
 struct Shown {
-    bar: ProgressBar,
+    hidden: bool,
     source_bytes: u64,
-    phase: Option<Phase>,
+    bar: Option<(Phase, ProgressBar)>,
 }
 
 impl Shown {
     fn new(hidden: bool, source_bytes: u64) -> Self {
-        let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        Self { bar: ProgressBar::with_draw_target(None, target), source_bytes, phase: None }
+        Self { hidden, source_bytes, bar: None }
     }
 
     fn show(&mut self, progress: Progress) {
         let Progress { phase, done, total } = progress;
+        if self.hidden {
+            return;
+        }
         // Elements are counted; users think in bytes of the file that is read.
         let in_bytes = matches!(phase, Phase::Measure | Phase::Write);
-        if self.phase != Some(phase) {
-            self.phase = Some(phase);
-            let (name, template) = match phase {
-                Phase::Measure => ("measuring", BYTES),
-                Phase::Write => ("writing", BYTES),
-                Phase::Golden => ("running", STEPS),
-                _ => ("checking", "{msg}"),
-            };
-            // Before anything that draws.
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                self.bar.set_style(style);
-            }
-            self.bar.reset();
-            self.bar.set_message(name);
-            self.bar.set_length(if in_bytes { self.source_bytes } else { total });
+        if self.bar.as_ref().is_none_or(|(shown, _)| *shown != phase) {
+            self.clear();
+            self.bar = Some((phase, bar(phase, if in_bytes { self.source_bytes } else { total })));
         }
-        self.bar.set_position(if in_bytes { scaled(done, total, self.source_bytes) } else { done });
+        if let Some((_, bar)) = &self.bar {
+            bar.set_position(if in_bytes { scaled(done, total, self.source_bytes) } else { done });
+        }
     }
 
     fn clear(&self) {
-        self.bar.finish_and_clear();
+        if let Some((_, bar)) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A bar for `phase`, not drawn before it has all that it shows.
+fn bar(phase: Phase, len: u64) -> ProgressBar {
+    let (name, template) = match phase {
+        Phase::Measure => ("measuring", BYTES),
+        Phase::Write => ("writing", BYTES),
+        Phase::Golden => ("running", STEPS),
+        _ => ("checking", "{msg}"),
+    };
+    let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr()).with_message(name);
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
     }
 }
 
