@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measures, and writes the figures as a table and as JSON.
 
 mod chip;
+mod host;
 
 use crate::failure::{Failure, Outcome};
 use serde_json::{Value, json};
@@ -54,6 +55,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
         }
     }
     let mut chosen = chip::measurements();
+    chosen.extend(host::measurements());
     chosen.retain(|measurement| measurement.rows.iter().any(|row| matches(&pattern, &row.id)));
     if chosen.is_empty() {
         return Err(Failure::cannot_run(format!("no row matches `{pattern}`; --list prints the ids")));
