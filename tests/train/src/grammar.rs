@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// 400,000 stories have more than half a million; the command `corpus` counts them.
+    /// 400,000 stories have 466,624; the command `corpus` counts them.
     #[test]
     fn sentences_keep_being_new() {
         let count = distinct_sentences((0..70_000).map(|seed| story(seed).text));
