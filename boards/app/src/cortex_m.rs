@@ -1,9 +1,11 @@
-//! What all Cortex-M boards share: the counting markers and the painted stack. Called by the board crates.
+//! What all Cortex-M boards share: the counting markers, the painted stack, and small memory routines. Called by the board crates.
 //!
 //! The stack starts at `_stack_start` and grows down towards `__sheap`, the end of the statics; both symbols come from the
 //! linker script of `cortex-m-rt`. Painting fills what is free with a pattern, and the deepest use is where the pattern ends.
 
-use core::arch::asm;
+use core::arch::{asm, global_asm};
+
+global_asm!(include_str!("mem.s"), options(raw));
 
 /// The word that marks stack never written.
 const PAINT: u32 = 0xA5C3_5A3C;

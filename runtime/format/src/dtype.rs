@@ -1,5 +1,6 @@
 //! Element types of stored tensors and of the key/value cache.
 
+use crate::bytes::{u16_at, u32_at};
 use core::fmt;
 
 /// How a tensor's elements are stored.
@@ -45,6 +46,20 @@ impl DType {
             Self::F32 | Self::U32 => 4,
             Self::F16 | Self::Bf16 => 2,
             Self::U8 => 1,
+        }
+    }
+
+    /// Element `index` of `bytes`, stored in this type at any address, widened to `f32`; 0 past the end and for types that are not weights.
+    ///
+    /// The one reader for elements that are read seldom or lie badly: out of line, so that flash holds it once.
+    #[inline(never)]
+    pub fn element(self, bytes: &[u8], index: usize) -> f32 {
+        let half = || u16_at(bytes, index.wrapping_mul(2));
+        match self {
+            Self::F32 => f32::from_bits(u32_at(bytes, index.wrapping_mul(4))),
+            Self::F16 => half::f16::from_bits(half()).to_f32(),
+            Self::Bf16 => f32::from_bits(u32::from(half()) << 16),
+            Self::U8 | Self::U32 => 0.0,
         }
     }
 

@@ -1,5 +1,6 @@
 //! A tensor where it lies: element type, dims and the bytes, borrowed from the file.
 
+use crate::bytes::array;
 use crate::{DType, Error, Rule};
 
 /// The sizes of a tensor's axes, 1 to 4 of them, row-major, the reduced (input) axis last.
@@ -190,21 +191,11 @@ impl<'a> TensorView<'a> {
     /// Element `index` widened to `f32`; 0 past the end and for types that are not weights. For tables that are read seldom: the kernels
     /// have faster ways.
     pub fn get_f32(&self, index: usize) -> f32 {
-        match self.dtype {
-            DType::F32 => self.element(index).map_or(0.0, f32::from_le_bytes),
-            DType::F16 => self.element(index).map_or(0.0, |b| half::f16::from_le_bytes(b).to_f32()),
-            DType::Bf16 => self.element(index).map_or(0.0, |b| half::bf16::from_le_bytes(b).to_f32()),
-            DType::U8 | DType::U32 => 0.0,
-        }
+        self.dtype.element(self.bytes, index)
     }
 
     /// Element `index` of a `u32` tensor; `None` past the end and for other types.
     pub fn get_u32(&self, index: usize) -> Option<u32> {
-        if self.dtype == DType::U32 { self.element(index).map(u32::from_le_bytes) } else { None }
-    }
-
-    fn element<const N: usize>(&self, index: usize) -> Option<[u8; N]> {
-        let start = index.checked_mul(N)?;
-        self.bytes.get(start..)?.first_chunk::<N>().copied()
+        if self.dtype == DType::U32 { array(self.bytes, index.checked_mul(4)?).map(u32::from_le_bytes) } else { None }
     }
 }

@@ -1,37 +1,18 @@
 //! Matrix times vector, and single rows widened: called by every model for each of its projections.
 
 use super::chip;
-#[cfg(any(feature = "f32", feature = "f16", feature = "bf16"))]
-use super::portable;
-use crate::format::{DType, TensorView};
+use crate::format::TensorView;
 
 /// `out[r] = dot8(row r of w, x)`, then `+ bias[r]` if there is a bias.
 ///
-/// `w` is [`out.len()`, `x.len()`] of any weight type at any address; the bits do not depend on the alignment. `bias` has `out.len()` elements. An element type
-/// that was left out of the build gives zeros, and so do a `w` with another width or too few rows: `bind` refuses both beforehand.
+/// `w` is [`out.len()`, `x.len()`] of any weight type at any address; the bits do not depend on the alignment. `bias` has `out.len()` elements. A `w`
+/// with another width or too few rows gives zeros. `bind` refuses that beforehand, and element types that were left out of the build, which give zeros or take long.
 pub fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &[f32], bias: Option<&TensorView<'_>>) {
     if w.cols() != x.len() || w.rows() < out.len() {
         out.fill(0.0);
         return;
     }
-    match w.dtype() {
-        #[cfg(feature = "f32")]
-        DType::F32 => match w.as_f32() {
-            Some(rows) => chip::matvec_f32(out, rows, x),
-            None => portable::matvec::<super::convert::F32Bytes>(out, w.bytes().as_chunks::<4>().0, x),
-        },
-        #[cfg(feature = "f16")]
-        DType::F16 => match w.as_u16() {
-            Some(rows) => chip::matvec_f16(out, rows, x),
-            None => portable::matvec::<super::convert::F16Bytes>(out, w.bytes().as_chunks::<2>().0, x),
-        },
-        #[cfg(feature = "bf16")]
-        DType::Bf16 => match w.as_u16() {
-            Some(rows) => chip::matvec_bf16(out, rows, x),
-            None => portable::matvec::<super::convert::Bf16Bytes>(out, w.bytes().as_chunks::<2>().0, x),
-        },
-        _ => out.fill(0.0),
-    }
+    chip::matvec(out, w, x);
     if let Some(bias) = bias {
         add_vector(out, bias);
     }
@@ -75,7 +56,7 @@ fn add_vector(out: &mut [f32], vector: &TensorView<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Dims;
+    use crate::format::{DType, Dims};
     use crate::ops::convert::narrow_f16;
     use crate::ops::sum::dot8;
     use crate::ops::test_rng::Rng;

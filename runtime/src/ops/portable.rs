@@ -2,6 +2,11 @@
 //!
 //! Written so that the compiler vectorises them where it can: eight lanes of four rows at a time on machines with vector registers.
 
+#![cfg_attr(
+    all(target_arch = "arm", target_os = "none", target_abi = "eabihf"),
+    allow(dead_code, reason = "the kernels there take most of these over, and what they do not cover is done element by element")
+)]
+
 use super::convert::Stored;
 use super::math::{exp, silu};
 use super::sum::{Lanes, dot_stored, tree};

@@ -1,5 +1,6 @@
 //! Machines without kernels of their own: the portable ones, and a square-root instruction where it can be reached.
 
+use crate::format::{DType, TensorView};
 use crate::ops::convert::{self, F16, F32};
 use crate::ops::kv::KvRows;
 use crate::ops::portable;
@@ -19,22 +20,26 @@ pub(crate) fn sqrt(x: f32) -> f32 {
     portable::sqrt(x)
 }
 
-/// `out[r] = dot8(row r, x)`.
-#[cfg(feature = "f32")]
-pub(crate) fn matvec_f32(out: &mut [f32], rows: &[f32], x: &[f32]) {
-    portable::matvec::<F32>(out, rows, x);
-}
-
-/// `out[r] = dot8(row r, x)`, half precision.
-#[cfg(feature = "f16")]
-pub(crate) fn matvec_f16(out: &mut [f32], rows: &[u16], x: &[f32]) {
-    portable::matvec::<F16>(out, rows, x);
-}
-
-/// `out[r] = dot8(row r, x)`, bfloat16.
-#[cfg(feature = "bf16")]
-pub(crate) fn matvec_bf16(out: &mut [f32], rows: &[u16], x: &[f32]) {
-    portable::matvec::<convert::Bf16>(out, rows, x);
+/// `out[r] = dot8(row r, x)`; zeros for an element type that was left out of the build.
+pub(crate) fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &[f32]) {
+    match w.dtype() {
+        #[cfg(feature = "f32")]
+        DType::F32 => match w.as_f32() {
+            Some(rows) => portable::matvec::<F32>(out, rows, x),
+            None => portable::matvec::<convert::F32Bytes>(out, w.bytes().as_chunks::<4>().0, x),
+        },
+        #[cfg(feature = "f16")]
+        DType::F16 => match w.as_u16() {
+            Some(rows) => portable::matvec::<F16>(out, rows, x),
+            None => portable::matvec::<convert::F16Bytes>(out, w.bytes().as_chunks::<2>().0, x),
+        },
+        #[cfg(feature = "bf16")]
+        DType::Bf16 => match w.as_u16() {
+            Some(rows) => portable::matvec::<convert::Bf16>(out, rows, x),
+            None => portable::matvec::<convert::Bf16Bytes>(out, w.bytes().as_chunks::<2>().0, x),
+        },
+        _ => out.fill(0.0),
+    }
 }
 
 /// Half-precision patterns of `from`, nearest even.

@@ -1,20 +1,21 @@
 //! Cores with a single-precision floating-point unit (Cortex-M4F and up, hard-float targets): the kernels of `cortex_m4f.s`, each behind a function that checks
-//! what the assembly takes for granted. What the kernels do not cover (odd last rows, odd half-precision lengths, heads not a multiple of 8 wide) is done by
-//! the portable ones, with the same bits.
+//! what the assembly takes for granted. What the kernels do not cover (matrices at odd addresses, odd half-precision lengths, heads not a multiple of 8 wide) is done
+//! element by element, with the same bits: slower, and small.
 
-use crate::ops::convert::{F16, F32, Stored};
+use crate::format::{DType, TensorView};
 use crate::ops::kv::KvRows;
 use crate::ops::math::{EXP, EXP_HIGHEST, EXP_LOWEST, LN2_HIGH, LN2_LOW, LOG2_E, MAGIC};
 use crate::ops::portable;
+use crate::ops::sum::{Lanes, tree};
 use core::arch::global_asm;
 
 pub(crate) use portable::divide;
 
 global_asm!(include_str!("cortex_m4f.s"), options(raw));
 
-type MatvecKernel<T> = unsafe extern "C" fn(w: *const T, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
-type MixKernel<T> = unsafe extern "C" fn(
-    values: *const T,
+type MatvecKernel = unsafe extern "C" fn(w: *const u8, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
+type MixKernel = unsafe extern "C" fn(
+    values: *const u8,
     weights: *const f32,
     weights_end: *const f32,
     stride_bytes: usize,
@@ -24,12 +25,12 @@ type MixKernel<T> = unsafe extern "C" fn(
 );
 
 unsafe extern "C" {
-    fn dmexp_m4f_matvec_f32(w: *const f32, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
-    fn dmexp_m4f_matvec_f16(w: *const u16, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
+    fn dmexp_m4f_matvec_f32(w: *const u8, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
+    fn dmexp_m4f_matvec_f16(w: *const u8, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
     #[cfg(feature = "bf16")]
-    fn dmexp_m4f_matvec_bf16(w: *const u16, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
+    fn dmexp_m4f_matvec_bf16(w: *const u8, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
     fn dmexp_m4f_mix_f32(
-        values: *const f32,
+        values: *const u8,
         weights: *const f32,
         weights_end: *const f32,
         stride_bytes: usize,
@@ -38,7 +39,7 @@ unsafe extern "C" {
         out: *mut f32,
     );
     fn dmexp_m4f_mix_f16(
-        values: *const u16,
+        values: *const u8,
         weights: *const f32,
         weights_end: *const f32,
         stride_bytes: usize,
@@ -57,89 +58,91 @@ unsafe extern "C" {
 static CONSTANTS: [f32; 12] = [LOG2_E, MAGIC, LN2_HIGH, LN2_LOW, EXP[3], EXP[2], EXP[1], EXP[0], 0.5, 1.0, EXP_LOWEST, -EXP_LOWEST];
 const _: () = assert!(EXP_HIGHEST > -EXP_LOWEST, "the gate's range check takes the smaller end for both");
 
-/// An element type of a row with its kernels.
-trait Rows: Stored {
-    const MATVEC: MatvecKernel<Self::Item>;
-    /// What the length of a row and the distance between rows must be a multiple of, for the kernel to read whole aligned words.
-    const UNIT: usize;
+/// Rows of stored elements, one every `stride` elements: one definition for every type, so that flash holds it once.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    dtype: DType,
+    bytes: &'a [u8],
+    stride: usize,
 }
 
-impl Rows for F32 {
-    const MATVEC: MatvecKernel<f32> = dmexp_m4f_matvec_f32;
-    const UNIT: usize = 1;
-}
-
-impl Rows for F16 {
-    const MATVEC: MatvecKernel<u16> = dmexp_m4f_matvec_f16;
-    const UNIT: usize = 2;
-}
-
-#[cfg(feature = "bf16")]
-impl Rows for crate::ops::convert::Bf16 {
-    const MATVEC: MatvecKernel<u16> = dmexp_m4f_matvec_bf16;
-    const UNIT: usize = 2;
-}
-
-/// `out[r] = dot8(rows[r * stride..][..n], x)`, n the length of `x`; false, with nothing done, where the kernel does not fit.
-fn strided<S: Rows>(out: &mut [f32], rows: &[S::Item], stride: usize, x: &[f32]) -> bool {
-    let n = x.len();
-    let pairs = out.len() & !1;
-    let aligned = n.is_multiple_of(S::UNIT) && stride.is_multiple_of(S::UNIT) && rows.as_ptr().addr().is_multiple_of(4);
-    let needed = out.len().saturating_sub(1).checked_mul(stride).and_then(|start| start.checked_add(n));
-    if n == 0 || stride < n || !aligned || needed.is_none_or(|needed| needed > rows.len()) {
-        return false;
+impl<'a> Rows<'a> {
+    /// The part of each row of keys or values that begins `offset` elements in.
+    fn of_kv(rows: KvRows<'a>, stride: usize, offset: usize) -> Self {
+        let (dtype, bytes): (_, &[u8]) = match rows {
+            KvRows::F32(rows) => (DType::F32, bytemuck::cast_slice(rows)),
+            KvRows::F16(rows) => (DType::F16, bytemuck::cast_slice(rows)),
+        };
+        let bytes = bytes.get(offset.wrapping_mul(dtype.size() as usize)..).unwrap_or(&[]);
+        Self { dtype, bytes, stride }
     }
-    let Some((paired, last)) = out.split_at_mut_checked(pairs) else { return false };
-    if !paired.is_empty() {
-        let ends = paired.as_mut_ptr_range();
-        // SAFETY: `paired` is a whole number of pairs, at least one; row r reads n elements from r * stride on, which `needed` says lie within `rows`, and nothing
-        // past them; `x` has n elements, n is not 0; rows and strides are whole words, as the kernel's loads need. The kernel writes `paired` alone and keeps to
-        // the calling convention.
-        unsafe { S::MATVEC(rows.as_ptr(), x.as_ptr(), n, stride * size_of::<S::Item>(), ends.start, ends.end) };
-    }
-    if let [last] = last {
-        let row = rows.get(pairs.saturating_mul(stride)..).unwrap_or(&[]);
-        *last = portable::dot::<S>(row, x);
-    }
-    true
-}
 
-fn matvec<S: Rows>(out: &mut [f32], rows: &[S::Item], x: &[f32]) {
-    if !strided::<S>(out, rows, x.len(), x) {
-        portable::matvec::<S>(out, rows, x);
+    /// The distance between rows in bytes where a kernel may read `count` rows of `n` elements: all of them there, whole aligned words each.
+    fn stride_bytes(&self, count: usize, n: usize) -> Option<usize> {
+        let size = self.dtype.size() as usize;
+        let stride = self.stride.checked_mul(size)?;
+        let len = n.checked_mul(size)?;
+        let needed = count.checked_sub(1)?.checked_mul(stride)?.checked_add(len)?;
+        let whole = (self.bytes.as_ptr().addr() | stride | len).is_multiple_of(4);
+        (whole && len > 0 && stride >= len && needed <= self.bytes.len()).then_some(stride)
+    }
+
+    /// Element `index`, counted from the first row's start.
+    fn element(&self, index: usize) -> f32 {
+        self.dtype.element(self.bytes, index)
     }
 }
 
 /// `out[r] = dot8(row r, x)`.
-#[cfg(feature = "f32")]
-pub(crate) fn matvec_f32(out: &mut [f32], rows: &[f32], x: &[f32]) {
-    matvec::<F32>(out, rows, x);
+pub(crate) fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &[f32]) {
+    dots(out, Rows { dtype: w.dtype(), bytes: w.bytes(), stride: x.len() }, x);
 }
 
-/// `out[r] = dot8(row r, x)`, half precision.
-#[cfg(feature = "f16")]
-pub(crate) fn matvec_f16(out: &mut [f32], rows: &[u16], x: &[f32]) {
-    matvec::<F16>(out, rows, x);
+fn dots(out: &mut [f32], rows: Rows<'_>, x: &[f32]) {
+    let kernel: MatvecKernel = match rows.dtype {
+        DType::F32 => dmexp_m4f_matvec_f32,
+        DType::F16 => dmexp_m4f_matvec_f16,
+        #[cfg(feature = "bf16")]
+        DType::Bf16 => dmexp_m4f_matvec_bf16,
+        _ => return slow_dots(out, rows, x),
+    };
+    let n = x.len();
+    let Some(stride) = rows.stride_bytes(out.len(), n) else { return slow_dots(out, rows, x) };
+    let odd = out.len() & 1;
+    let Some((paired, last)) = out.split_at_mut_checked(out.len() ^ odd) else { return };
+    let last_row = rows.bytes.as_ptr().wrapping_add(paired.len().wrapping_mul(stride));
+    if !paired.is_empty() {
+        let ends = paired.as_mut_ptr_range();
+        // SAFETY: `paired` is a whole number of pairs, at least one; `stride_bytes` made sure that each row has n elements, not none, in whole aligned words that
+        // lie within `rows`, and `x` has n. The kernel writes `paired` alone and keeps to the calling convention.
+        unsafe { kernel(rows.bytes.as_ptr(), x.as_ptr(), n, stride, ends.start, ends.end) };
+    }
+    if let [last] = last {
+        let mut twice = [0.0; 2];
+        let ends = twice.as_mut_ptr_range();
+        // SAFETY: as above; the one row is both rows of the pair.
+        unsafe { kernel(last_row, x.as_ptr(), n, 0, ends.start, ends.end) };
+        [*last, _] = twice;
+    }
 }
 
-/// `out[r] = dot8(row r, x)`, bfloat16.
-#[cfg(feature = "bf16")]
-pub(crate) fn matvec_bf16(out: &mut [f32], rows: &[u16], x: &[f32]) {
-    matvec::<crate::ops::convert::Bf16>(out, rows, x);
+/// Any type at any address, element by element; zeros where there are no elements.
+#[cold]
+fn slow_dots(out: &mut [f32], rows: Rows<'_>, x: &[f32]) {
+    let mut start = 0usize;
+    for y in out {
+        let mut lanes: Lanes = [0.0; 8];
+        for (i, x) in x.iter().enumerate() {
+            lanes[i & 7] += rows.element(start.wrapping_add(i)) * *x;
+        }
+        *y = tree(lanes);
+        start = start.wrapping_add(rows.stride);
+    }
 }
 
 /// As [`portable::scores`]; the first row of `keys` belongs to the first score.
 pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, stride: usize, offset: usize, scale: f32) -> f32 {
-    match keys {
-        KvRows::F32(keys) => scores_of::<F32>(scores, q, keys, stride, offset, scale),
-        KvRows::F16(keys) => scores_of::<F16>(scores, q, keys, stride, offset, scale),
-    }
-}
-
-fn scores_of<S: Rows>(scores: &mut [f32], q: &[f32], keys: &[S::Item], stride: usize, offset: usize, scale: f32) -> f32 {
-    if !strided::<S>(scores, keys.get(offset..).unwrap_or(&[]), stride, q) {
-        return portable::scores::<S>(scores, q, keys, stride, offset, scale);
-    }
+    dots(scores, Rows::of_kv(keys, stride, offset), q);
     let mut largest = f32::NEG_INFINITY;
     for score in scores {
         *score *= scale;
@@ -160,49 +163,34 @@ pub(crate) fn mix(
     first_lane: usize,
     lanes: &mut [f32],
 ) {
-    match values {
-        KvRows::F32(values) => mix_of::<F32>(out, weights, values, stride, offset, first_lane, lanes, dmexp_m4f_mix_f32),
-        KvRows::F16(values) => mix_of::<F16>(out, weights, values, stride, offset, first_lane, lanes, dmexp_m4f_mix_f16),
+    let rows = Rows::of_kv(values, stride, offset);
+    let kernel: MixKernel = if rows.dtype == DType::F32 { dmexp_m4f_mix_f32 } else { dmexp_m4f_mix_f16 };
+    let fit = if out.len().is_multiple_of(8) { rows.stride_bytes(weights.len(), out.len()) } else { None };
+    let (Some(scratch), Some(stride)) = (lanes.first_chunk_mut::<64>(), fit) else { return slow_mix(out, weights, rows, first_lane) };
+    let block_bytes = 8 * rows.dtype.size() as usize;
+    let mut from = rows.bytes.as_ptr();
+    let ends = weights.as_ptr_range();
+    for block in out.as_chunks_mut::<8>().0 {
+        let lanes = scratch.as_mut_ptr();
+        // SAFETY: `stride_bytes` made sure that there is a weight, and that the row of each has as many elements as `out`, in whole aligned words within `rows`; this block
+        // is eight of them. `lanes` has 64 elements and the first lane is at most 56; `block` has eight. The kernel writes those two alone and keeps to the calling
+        // convention.
+        unsafe { kernel(from, ends.start, ends.end, stride, lanes, lanes.add((first_lane & 7) * 8), block.as_mut_ptr()) };
+        from = from.wrapping_add(block_bytes);
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "those of the kernel")]
-fn mix_of<S: Rows>(
-    out: &mut [f32],
-    weights: &[f32],
-    values: &[S::Item],
-    stride: usize,
-    offset: usize,
-    first_lane: usize,
-    lanes: &mut [f32],
-    kernel: MixKernel<S::Item>,
-) {
-    let n = out.len();
-    let from = values.get(offset..).unwrap_or(&[]);
-    let needed = weights.len().saturating_sub(1).checked_mul(stride).and_then(|start| start.checked_add(n));
-    let aligned = stride.is_multiple_of(S::UNIT) && from.as_ptr().addr().is_multiple_of(4) && n.is_multiple_of(8);
-    let fits = !weights.is_empty() && stride >= n && needed.is_some_and(|needed| needed <= from.len());
-    let (Some(scratch), true) = (lanes.first_chunk_mut::<64>(), aligned && fits) else {
-        return portable::mix::<S>(out, weights, values, stride, offset, first_lane, lanes);
-    };
-    let first_lane = (first_lane & 7) * 8;
-    let ends = weights.as_ptr_range();
-    for (block, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let lanes = scratch.as_mut_ptr();
-        // SAFETY: `needed` says that n elements from t * stride on lie within `from` for every weight t, and block * 8 + 8 <= n; there is a weight; rows are whole
-        // words apart. `lanes` has 64 elements and first_lane is at most 56; `out` has eight. The kernel writes those two alone and keeps to the calling
-        // convention.
-        unsafe {
-            kernel(
-                from.as_ptr().add(block * 8),
-                ends.start,
-                ends.end,
-                stride * size_of::<S::Item>(),
-                lanes,
-                lanes.add(first_lane),
-                out.as_mut_ptr(),
-            );
+/// Heads of any width, element by element.
+#[cold]
+fn slow_mix(out: &mut [f32], weights: &[f32], rows: Rows<'_>, first_lane: usize) {
+    for (j, y) in out.iter_mut().enumerate() {
+        let mut lanes: Lanes = [0.0; 8];
+        let mut at = j;
+        for (t, weight) in weights.iter().enumerate() {
+            lanes[first_lane.wrapping_add(t) & 7] += *weight * rows.element(at);
+            at = at.wrapping_add(rows.stride);
         }
+        *y = tree(lanes);
     }
 }
 
