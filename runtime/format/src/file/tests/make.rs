@@ -163,8 +163,9 @@ pub(super) fn payload_start(bytes: &[u8]) -> usize {
 
 /// Makes the checksum of fixed part, header and index right, where the lengths allow it.
 pub(super) fn seal(bytes: &mut [u8]) {
-    let end = index_start(bytes) + crate::bytes::u32_at(bytes, 24) as usize;
-    if let Some(rest) = bytes.get(24..end) {
+    // In 64 bits: an edited length may be past what this target can address.
+    let end = 32 + u64::from(crate::bytes::u32_at(bytes, 8)) + u64::from(crate::bytes::u32_at(bytes, 24));
+    if let Some(rest) = usize::try_from(end).ok().and_then(|end| bytes.get(24..end)) {
         let crc = checksum(&[&bytes[..20], rest]);
         bytes[20..24].copy_from_slice(&crc.to_le_bytes());
     }

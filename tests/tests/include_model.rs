@@ -1,0 +1,88 @@
+//! `include_model!`: what compiles runs and gives the logits of the file; what is wrong does not compile, with the message that stands beside each program in `ui`.
+
+use dmexp_tests::damage::{index_start, payload_start, put, record, replace, seal, seal_payload, word};
+use dmexp_tests::{line, root, tiny};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the programs in `ui` find their model files, made anew by every run.
+fn fixtures() -> PathBuf {
+    let folder = root().join("tests/ui/generated");
+    fs::create_dir_all(&folder).unwrap();
+    let good = fs::read(tiny().export(&folder, "tiny.dmexp", "--dtype f32")).unwrap();
+    tiny().export(&folder, "tiny_bf16.dmexp", "--dtype bf16");
+    line(&folder, "export strip tiny.dmexp --out tiny_stripped.dmexp").ok();
+    let mut one = fs::read(tiny().export(&folder, "tiny_v1.dmexp", "--dtype f32 --format 1")).unwrap();
+    replace(&mut one, "hidden_dim = 36", "hidden_dim = 40");
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).unwrap();
+    write("shape_v1.dmexp", &one);
+    write("empty.dmexp", &[]);
+    write("truncated.dmexp", &good[..good.len() - 100]);
+    let edited = |edit: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        edit(&mut bytes);
+        bytes
+    };
+    write("flipped.dmexp", &edited(&|bytes| *bytes.last_mut().unwrap() ^= 1));
+    write("flipped_header.dmexp", &edited(&|bytes| bytes[40] ^= 1));
+    let broken = |bytes: &mut Vec<u8>| {
+        let at = payload_start(bytes) + word(bytes, record(bytes, 2) + 32) as usize + 4 * 5;
+        put(bytes, at, &f32::NAN.to_le_bytes());
+        seal_payload(bytes);
+    };
+    write("not_finite.dmexp", &edited(&broken));
+    let shape = |bytes: &mut Vec<u8>| {
+        replace(bytes, "hidden_dim = 36", "hidden_dim = 40");
+        let config = index_start(bytes) + 64;
+        put(bytes, config + 4, &40u32.to_le_bytes());
+        seal(bytes);
+    };
+    write("shape.dmexp", &edited(&shape));
+    folder
+}
+
+/// The programs get the folder in an environment variable too, so they run in a second process, which has it from its start.
+const VARIABLE: &str = "DMEXP_FIXTURES";
+
+#[test]
+fn programs() {
+    if std::env::var_os(VARIABLE).is_some() {
+        let programs = trybuild::TestCases::new();
+        programs.pass("ui/pass_*.rs");
+        programs.compile_fail("ui/fail_*.rs");
+        return;
+    }
+    let again = Command::new(std::env::current_exe().unwrap()).args(["--exact", "programs", "--nocapture"]).env(VARIABLE, fixtures()).output();
+    let again = again.unwrap();
+    println!("{}{}", String::from_utf8_lossy(&again.stdout), String::from_utf8_lossy(&again.stderr));
+    assert!(again.status.success());
+}
+
+/// A program whose `dmexp` was built without the model's element type: a crate of its own, as features are chosen in its manifest.
+#[test]
+fn a_missing_element_type_is_named_by_its_feature() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("without_bf16");
+    fs::create_dir_all(folder.join("src")).unwrap();
+    tiny().export(&folder, "bf16.dmexp", "--dtype bf16");
+    tiny().export(&folder, "f32.dmexp", "--dtype f32");
+    let runtime = root().join("runtime");
+    let manifest = format!(
+        "[package]\nname = \"without-bf16\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n\
+         dmexp = {{ path = {:?}, default-features = false, features = [\"llama\", \"f32\", \"macros\"] }}\n",
+        runtime.display().to_string()
+    );
+    fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    let check = |model: &str| {
+        let program = format!("dmexp::include_model!(Tiny = \"../{model}.dmexp\");\nfn main() {{\n    let _ = Tiny::bind();\n}}\n");
+        fs::write(folder.join("src/main.rs"), program).unwrap();
+        let output = Command::new(env!("CARGO")).args(["build", "--quiet", "--offline"]).current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target")).output();
+        let output = output.unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (built, said) = check("bf16");
+    assert!(!built && said.contains("this model has weights in bf16: build `dmexp` with the feature `bf16`"), "{said}");
+    let (built, said) = check("f32");
+    assert!(built, "{said}");
+}

@@ -1,0 +1,5 @@
+//! No positions.
+
+dmexp::include_model!(Tiny = "generated/tiny.dmexp", context = 0);
+
+fn main() {}

@@ -1,0 +1,5 @@
+//! A path without quotes.
+
+dmexp::include_model!(Tiny = tiny.dmexp);
+
+fn main() {}

@@ -1,0 +1,5 @@
+//! A file that ends early.
+
+dmexp::include_model!(Cut = "generated/truncated.dmexp");
+
+fn main() {}
