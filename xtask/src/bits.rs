@@ -32,14 +32,15 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     if boards.is_empty() {
         boards.extend(board::ALL);
     }
-    boards.into_iter().try_for_each(check)
+    boards.into_iter().try_for_each(|board| check(board, models::ALL))
 }
 
-/// Compares one board with the host, on every model that is here.
-pub(crate) fn check(board: &Board) -> Outcome {
+/// Compares one board with the host, on those of `sources` that are here.
+pub(crate) fn check(board: &Board, sources: &[Source]) -> Outcome {
     let mut differ = 0;
-    println!("{:<14}{:<8}{:<8}{:<10}{:>10}  logits", "model", "weights", "kv", "board", "positions");
-    for source in [models::STORY, models::TINY, models::STORIES260K] {
+    let elf = board::build(board, &[], &models::STORY.export(qemu::DEFAULT_DTYPE)?)?;
+    println!("{:<14}{:<8}{:<8}{:<16}{:>9}  logits", "model", "weights", "kv", "board", "positions");
+    for &source in sources {
         if !source.is_here() {
             println!("{:<14}not compared: its checkpoint is not here", source.name);
             continue;
@@ -47,9 +48,9 @@ pub(crate) fn check(board: &Board) -> Outcome {
         for dtype in DTYPES {
             let model = source.export(dtype)?;
             for kv in KV_DTYPES {
-                differ += usize::from(!compare(board, source, &model, dtype, kv, 0)?);
+                differ += usize::from(!compare((board, &elf), source, &model, dtype, kv, 0)?);
             }
-            differ += usize::from(!compare(board, source, &model, dtype, "f16", 1)?);
+            differ += usize::from(!compare((board, &elf), source, &model, dtype, "f16", 1)?);
         }
     }
     if differ == 0 {
@@ -59,15 +60,14 @@ pub(crate) fn check(board: &Board) -> Outcome {
 }
 
 /// One row: true when every bit is the same.
-fn compare(board: &Board, source: Source, model: &Path, dtype: &str, kv: &str, shift: u64) -> Outcome<bool> {
-    let elf = board::build(board, &[], &models::STORY.export("bf16")?)?;
+fn compare((board, elf): (&Board, &Path), source: Source, model: &Path, dtype: &str, kv: &str, shift: u64) -> Outcome<bool> {
     let len = std::fs::metadata(model).map_err(|error| Failure::cannot_run(format!("{}: {error}", model.display())))?.len();
     let positions = source.positions;
     let command = format!("file {shift} {len} logits {kv} {positions}");
     let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
     let load = Load { file: model.to_path_buf(), shift };
     let options = emulator::Options { arguments: &words, load: Some(load), ..Default::default() };
-    let chip = emulator::run(board, &elf, qemu::DEFAULT_LIMIT, &options)?;
+    let chip = emulator::run(board, elf, qemu::DEFAULT_LIMIT, &options)?;
     let row_bytes = chip.len() / positions;
     if row_bytes == 0 || chip.len() % (positions * 4) != 0 {
         return Err(Failure::found_wrong(format!("{} wrote {} bytes, which are not {positions} rows of logits", board.name, chip.len())));
@@ -81,7 +81,7 @@ fn compare(board: &Board, source: Source, model: &Path, dtype: &str, kv: &str, s
         Some(at) => format!("DIFFER first at position {}, token {}", at * 4 / row_bytes, at % (row_bytes / 4)),
     };
     let place = if shift == 0 { board.name.to_owned() } else { format!("{} shifted", board.name) };
-    println!("{:<14}{dtype:<8}{kv:<8}{place:<10}{positions:>10}  {verdict}", source.name);
+    println!("{:<14}{dtype:<8}{kv:<8}{place:<16}{positions:>9}  {verdict}", source.name);
     Ok(first.is_none() && host.len() == chip.len())
 }
 

@@ -26,33 +26,37 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     setup::toolchain()?;
     let board = board::find("an386")?;
     setup::emulator(board.emulator)?;
-    let shown = |words: &[String]| println!("   $ dmexp {}", words.join(" "));
 
     println!("\n2. A checkpoint becomes a .dmexp file");
     let file = paths::root().join("target/models/story.bf16.dmexp");
     let words = STORY.export_words("bf16", &file);
-    shown(&words);
-    let model = STORY.export("bf16")?;
-    process::run(models::dmexp()?.current_dir(paths::root()).args(["export", "info", "target/models/story.bf16.dmexp"]))?;
+    say(&words);
+    process::run(models::dmexp()?.current_dir(paths::root()).args(&words))?;
 
     println!("\n3. A story on this machine");
     let seed_word = seed.to_string();
     let relative = "target/models/story.bf16.dmexp";
-    let words = ["generate", "--export", relative, "--prompt", "Once upon a time", "--steps", "200", "--kv", "f16", "--seed", &seed_word];
-    shown(&words.map(str::to_owned));
+    let words = ["generate", "--export", relative, "--prompt", "Once upon a time", "--steps", "240", "--kv", "f16", "--seed", &seed_word];
+    say(&words.map(str::to_owned));
     let told = process::capture(models::dmexp()?.current_dir(paths::root()).args(words))?;
     print!("{told}");
 
     println!("\n4. The same model in the firmware of a Cortex-M4F ({}, emulated), without a heap", board.machine);
-    let elf = board::build(board, &[], &model)?;
+    let elf = board::build(board, &[], &file)?;
     let words = ["story".to_owned(), seed_word];
     let options = emulator::Options { arguments: &words, stream: true, ..Default::default() };
     let chip = emulator::run(board, &elf, qemu::DEFAULT_LIMIT, &options)?;
     if told.as_bytes() != chip {
         return Err(Failure::found_wrong("the two stories are not the same: the board or the model? please report this"));
     }
-    println!("   The same story, byte for byte.");
+    println!("The same story, byte for byte.");
 
     println!("\n5. The logits of both, bit for bit");
-    bits::check(board)
+    bits::check(board, &[STORY])
+}
+
+/// Shows a command as one would type it.
+fn say(words: &[String]) {
+    let quoted = words.iter().map(|word| if word.contains(' ') { format!("\"{word}\"") } else { word.clone() });
+    println!("$ dmexp {}", quoted.collect::<Vec<_>>().join(" "));
 }

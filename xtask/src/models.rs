@@ -46,6 +46,9 @@ pub(crate) const STORIES260K: Source = Source {
     positions: 256,
 };
 
+/// Every model.
+pub(crate) const ALL: &[Source] = &[STORY, TINY, STORIES260K];
+
 impl Source {
     /// Whether its checkpoint is here.
     pub(crate) fn is_here(&self) -> bool {

@@ -99,7 +99,7 @@ fn steps() -> Vec<Step> {
     for board in board::ALL {
         steps.extend([
             step(&format!("qemu-{}", board.name), || qemu::check(board, &[], qemu::DEFAULT_LIMIT)),
-            step(&format!("bits-{}", board.name), || bits::check(board)),
+            step(&format!("bits-{}", board.name), || bits::check(board, models::ALL)),
             step(&format!("size-{}", board.name), || size::check(board)),
             step(&format!("seeded-panic-{}", board.name), || size::check_refuses_seeded_panic(board)),
         ]);

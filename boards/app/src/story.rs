@@ -1,23 +1,27 @@
 //! What a user's firmware looks like: a model that was checked while this compiled, an arena of exactly the size it needs, and a story.
 
+use dmexp::format::Error;
 use dmexp::sampler::Settings;
 use dmexp::{Arena, Sampler, Session, include_model};
 use embedded_io::Write;
-use static_cell::StaticCell;
+use static_cell::ConstStaticCell;
 
 include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f16, section = ".dmexp_model");
-static ARENA: StaticCell<Arena<{ Story::ARENA_LEN }>> = StaticCell::new();
+static ARENA: ConstStaticCell<Arena<{ Story::ARENA_LEN }>> = ConstStaticCell::new(Arena::new());
 
 /// The words that the story begins with.
 const PROMPT: &str = "Once upon a time";
 
 /// New tokens at most.
-const TOKENS: u32 = 200;
+const TOKENS: u32 = 240;
 
 /// Writes the story that belongs to `seed` to `out`.
-pub(crate) fn tell(seed: u64, out: &mut impl Write) -> Result<(), dmexp::format::Error> {
+#[inline(never)]
+pub(crate) fn tell(seed: u64, out: &mut impl Write) -> Result<(), Error> {
     let sampler = Sampler::new(Settings { temperature: 0.8, top_p: 0.9, seed, ..Settings::GREEDY })?;
-    let mut session = Session::new(Story::bind(), ARENA.init(Arena::new()), sampler)?;
-    out.write_all(PROMPT.as_bytes()).map_err(|_| dmexp::format::Error::Output)?;
+    // Its `take` would be shorter, but can panic.
+    let arena = ARENA.try_take().ok_or(Error::ArenaTooSmall { needed: Story::ARENA_LEN as u64, found: 0 })?;
+    let mut session = Session::new(Story::bind(), arena, sampler)?;
+    out.write_all(PROMPT.as_bytes()).map_err(|_| Error::Output)?;
     session.generate(PROMPT, TOKENS, out).map(|_| ())
 }
