@@ -1,10 +1,9 @@
 //! The one piece of memory that a session needs: owned by the caller, sized by the layout, carved once.
 
-use bytemuck::Zeroable;
-
 /// Memory for one session, exactly as large as the model needs: `Arena<{ Stories::ARENA_LEN }>`.
 ///
-/// Put it in a static (`static_cell::StaticCell`) or, on a host, anywhere. What it held before does not matter.
+/// Put it in a static (`static_cell::ConstStaticCell`, which is made of zeros where it lies; a cell that is given its value at run time may build it on the stack
+/// first) or, on a host, anywhere. What it held before does not matter.
 #[repr(C, align(8))]
 pub struct Arena<const BYTES: usize> {
     bytes: [u8; BYTES],
@@ -44,10 +43,12 @@ impl Memory for [u32] {
 }
 
 /// Takes parts off the front of a piece of memory.
+#[cfg(feature = "llama")]
 pub(crate) struct Carve<'m> {
     rest: &'m mut [u32],
 }
 
+#[cfg(feature = "llama")]
 impl<'m> Carve<'m> {
     pub(crate) fn new(memory: &'m mut [u32]) -> Self {
         Self { rest: memory }
@@ -67,7 +68,7 @@ impl<'m> Carve<'m> {
     /// The next `count` words, as floats, set to zero.
     pub(crate) fn floats(&mut self, count: usize) -> &'m mut [f32] {
         let floats: &mut [f32] = bytemuck::cast_slice_mut(self.words(count));
-        floats.fill(f32::zeroed());
+        floats.fill(0.0);
         floats
     }
 }

@@ -4,9 +4,9 @@
 //!
 //! ```ignore
 //! include_model!(Stories = "stories.dmexp", context = 256, kv = f16);
-//! static ARENA: StaticCell<Arena<{ Stories::ARENA_LEN }>> = StaticCell::new();
+//! static ARENA: ConstStaticCell<Arena<{ Stories::ARENA_LEN }>> = ConstStaticCell::new(Arena::new());
 //!
-//! let mut session = Session::new(Stories::bind(), ARENA.init(Arena::new()), Sampler::greedy())?;
+//! let mut session = Session::new(Stories::bind(), ARENA.take(), Sampler::greedy())?;
 //! session.generate("Once upon a time", 200, &mut uart)?;
 //! ```
 //!

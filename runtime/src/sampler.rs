@@ -162,6 +162,7 @@ impl Sampler {
     /// # Errors
     /// [`Error::NonFiniteLogits`] if a logit is NaN or infinite, with the position of the last token of `text`; [`Error::ScratchTooSmall`] if `order` is; [`Error::Token`] if `logits` is
     /// empty, or `text` has a token that `logits` does not.
+    #[inline(never)]
     pub fn sample(&mut self, logits: &mut [f32], order: &mut [u32], text: &[u32]) -> Result<u32, Error> {
         if !logits.iter().all(|logit| logit.is_finite()) {
             return Err(Error::NonFiniteLogits { position: text.len().saturating_sub(1) as u32 });
@@ -190,6 +191,7 @@ impl Sampler {
     }
 
     /// Applies the repetition penalty, once to each token however often it came up.
+    #[inline(never)]
     fn penalise(&self, logits: &mut [f32], seen: &mut [u32], text: &[u32]) -> Result<(), Error> {
         seen.fill(0);
         let skipped = text.len().saturating_sub(self.settings.repeat_last_n as usize);
@@ -208,6 +210,7 @@ impl Sampler {
     }
 
     /// Draws among the tokens that top-k, top-p and min-p keep.
+    #[inline(never)]
     fn draw_ranked(&self, probabilities: &[f32], order: &mut [u32], coin: f32, likeliest: u32) -> u32 {
         let Settings { top_p, top_k, min_p, .. } = self.settings;
         let best = probabilities.get(likeliest as usize).copied().unwrap_or(0.0);
@@ -268,6 +271,7 @@ pub fn argmax(logits: &[f32]) -> Option<(u32, f32)> {
 }
 
 /// Logits to probabilities. `highest` is the largest logit: dividing by a positive number keeps it the largest.
+#[inline(never)]
 fn softmax(logits: &mut [f32], temperature: f32, highest: f32) {
     let highest = highest / temperature;
     let mut sum = 0.0;

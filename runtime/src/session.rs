@@ -3,7 +3,8 @@
 use crate::arena::Memory;
 use crate::format::file::ModelFile;
 use crate::format::layout::LlamaLayout;
-use crate::format::{Error, KvDType};
+use crate::format::tokenizer::TokenizerKind;
+use crate::format::{Error, KvDType, Rule, TokenizerKey};
 use crate::models::llama::{Llama, State};
 use crate::ops::check::self_check;
 use crate::sampler::Sampler;
@@ -24,6 +25,7 @@ impl<'a> Model<'a> {
     ///
     /// # Errors
     /// Those of [`Llama::bind`] and [`Tokenizer::bind`].
+    #[inline(never)]
     pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
         let network = Llama::bind(file)?;
         let context = network.config().max_seq_len;
@@ -48,9 +50,17 @@ impl<'a> Model<'a> {
     }
 
     /// The same model with another tokenizer (format-1 files carry none).
-    #[must_use]
-    pub const fn with_tokenizer(self, tokenizer: Tokenizer<'a>) -> Self {
-        Self { tokenizer, ..self }
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] if it has not as many pieces as the model has tokens: it is another model's.
+    pub const fn with_tokenizer(self, tokenizer: Tokenizer<'a>) -> Result<Self, Error> {
+        let (found, allowed) = (tokenizer.facts().n_pieces as u64, self.network.config().vocab_size as u64);
+        match tokenizer.facts().kind {
+            TokenizerKind::None => (),
+            _ if found == allowed => (),
+            _ => return Err(Error::Tokenizer { key: TokenizerKey::VocabSize, rule: Rule::Equal, found, allowed }),
+        }
+        Ok(Self { tokenizer, ..self })
     }
 
     /// The network.
@@ -152,6 +162,7 @@ impl<'a> Session<'a> {
         Self::in_words(&model, memory.words(), sampler)
     }
 
+    #[inline(never)]
     fn in_words(model: &Model<'a>, memory: &'a mut [u32], sampler: Sampler) -> Result<Self, Error> {
         self_check()?;
         let state = State::new(&model.network, model.context, model.kv, memory)?;
@@ -198,25 +209,27 @@ impl<'a> Session<'a> {
     /// Puts `text` behind what is known; at the beginning of a text the begin-of-text token goes before it, if the tokenizer wants one. Returns the number of tokens added.
     ///
     /// # Errors
-    /// [`Error::PromptTooLong`] if the tokens do not fit the context, [`Error::NoPrompt`] if there would be none at all, and those of [`Tokenizer::encode`].
+    /// [`Error::PromptTooLong`] if the tokens do not fit the context, [`Error::NoPrompt`] if there would be none at all, and those of [`Tokenizer::encode`], which works in the arena: in
+    /// the larger of the cache's and the logits' part at the beginning of a text, later in the logits' part alone. After an error nothing is added.
+    #[inline(never)]
     pub fn prompt(&mut self, text: &[u8]) -> Result<u32, Error> {
         let room = self.model.context - self.known;
         let fresh = self.known == 0;
         let State { kv, shared, tokens, .. } = &mut self.state;
-        // Before the first step nobody needs the cache, so a long prompt can be merged there; later the room for logits has to do.
-        let scratch = if fresh { kv.words() } else { bytemuck::cast_slice_mut(shared) };
+        // Before the first step nobody needs the cache, so a long prompt can be merged there; later, or where a short context makes the cache the smaller one, the room for logits has to do.
+        let (cache, shared) = (kv.words(), bytemuck::cast_slice_mut(shared));
+        let scratch = if fresh && cache.len() > shared.len() { cache } else { shared };
         let count = self.model.tokenizer.encode(text, fresh, scratch)?;
         let (Some(found), Some(place)) =
             (scratch.get(..count), tokens.get_mut(self.known as usize..).and_then(|rest| rest.get_mut(..count)))
         else {
             return Err(Error::PromptTooLong { tokens: count as u64, room: u64::from(room) });
         };
-        place.copy_from_slice(found);
+        copy(place, found);
         if fresh && count == 0 {
             return Err(Error::NoPrompt);
         }
-        self.known += count as u32;
-        self.ended = None;
+        self.grow(count as u32);
         Ok(count as u32)
     }
 
@@ -224,6 +237,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// [`Error::Token`] for one that is not in the vocabulary, [`Error::PromptTooLong`] if they do not fit the context; nothing is added then.
+    #[inline(never)]
     pub fn push_tokens(&mut self, tokens: &[u32]) -> Result<(), Error> {
         let vocab_size = self.model.network.config().vocab_size;
         if let Some(&found) = tokens.iter().find(|token| **token >= vocab_size) {
@@ -233,9 +247,8 @@ impl<'a> Session<'a> {
         let Some(place) = self.state.tokens.get_mut(self.known as usize..).and_then(|rest| rest.get_mut(..tokens.len())) else {
             return Err(Error::PromptTooLong { tokens: tokens.len() as u64, room: u64::from(room) });
         };
-        place.copy_from_slice(tokens);
-        self.known += tokens.len() as u32;
-        self.ended = None;
+        copy(place, tokens);
+        self.grow(tokens.len() as u32);
         Ok(())
     }
 
@@ -288,11 +301,12 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Those of [`Session::prompt`] and [`Session::step`]; [`Error::Output`] if `out` fails.
+    #[inline(never)]
     pub fn generate(&mut self, prompt: &str, max_tokens: u32, out: &mut impl embedded_io::Write) -> Result<Generated, Error> {
         let prompt_tokens = self.prompt(prompt.as_bytes())?;
         self.stops.reset();
         let mut utf8 = Utf8Stream::new();
-        let mut tokens = 0;
+        let (mut tokens, mut over) = (0, false);
         let stop = loop {
             if tokens == max_tokens {
                 break StopReason::MaxTokens;
@@ -302,29 +316,27 @@ impl<'a> Session<'a> {
                 Step::Stop(reason) => break reason,
                 Step::Token { text, .. } => {
                     tokens += 1;
-                    let mut over = false;
-                    utf8.push(text.as_bytes(), |text| {
-                        if !over {
-                            over = self.stops.push(text, |text| write_all(out, text))?;
-                        }
-                        Ok::<(), Error>(())
-                    })?;
+                    utf8.push(text.as_bytes(), |text| show(&mut self.stops, out, text, &mut over))?;
                     if over {
-                        return Ok(Generated { prompt_tokens, tokens, stop: StopReason::StopString });
+                        break StopReason::StopString;
                     }
                 }
             }
         };
-        let mut over = false;
-        utf8.finish(|text| {
-            over = self.stops.push(text, |text| write_all(out, text))?;
-            Ok::<(), Error>(())
-        })?;
-        if over {
-            return Ok(Generated { prompt_tokens, tokens, stop: StopReason::StopString });
+        utf8.finish(|text| show(&mut self.stops, out, text, &mut over))?;
+        let stop = if over { StopReason::StopString } else { stop };
+        if !over {
+            self.stops.finish(|text| write_all(out, text))?;
         }
-        self.stops.finish(|text| write_all(out, text))?;
         Ok(Generated { prompt_tokens, tokens, stop })
+    }
+
+    /// Counts tokens that were put behind what is known. A text that is over goes on with them, and stays over where there are none.
+    fn grow(&mut self, count: u32) {
+        self.known += count;
+        if count > 0 {
+            self.ended = None;
+        }
     }
 
     fn end(&mut self, reason: StopReason) -> Step<'a> {
@@ -333,6 +345,7 @@ impl<'a> Session<'a> {
     }
 
     /// Feeds the next known token and returns it; `None` when every position is used.
+    #[inline(never)]
     fn feed(&mut self) -> Result<Option<u32>, Error> {
         if self.position >= self.model.context {
             return Ok(None);
@@ -345,6 +358,21 @@ impl<'a> Session<'a> {
         self.position += 1;
         Ok(Some(token))
     }
+}
+
+/// `copy_from_slice` for two slices of one length, without its panic.
+fn copy(to: &mut [u32], from: &[u32]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
+    }
+}
+
+/// Gives `text` to `out` as far as no stop string comes up; `over` says that one did, and what follows it is dropped.
+fn show(stops: &mut StopStrings<'_>, out: &mut impl embedded_io::Write, text: &str, over: &mut bool) -> Result<(), Error> {
+    if !*over {
+        *over = stops.push(text, |text| write_all(out, text))?;
+    }
+    Ok(())
 }
 
 /// `embedded_io::Write::write_all` panics when a writer takes nothing; here that is an error like any other.

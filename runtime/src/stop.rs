@@ -45,6 +45,12 @@ impl<'a> StopStrings<'a> {
     /// # Errors
     /// What `sink` returns.
     pub fn push<E>(&mut self, text: &str, mut sink: impl FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
+        self.push_to(text, &mut sink)
+    }
+
+    /// [`StopStrings::push`], compiled once for all sinks.
+    #[inline(never)]
+    fn push_to<E>(&mut self, text: &str, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
         if self.strings.is_empty() {
             return sink(text).map(|()| false);
         }
@@ -53,7 +59,7 @@ impl<'a> StopStrings<'a> {
             let bytes = character.encode_utf8(&mut encoded).as_bytes();
             // What is held is shorter than the longest stop string, so one more character may not fit: its oldest characters are then certain.
             while self.len + bytes.len() > STOP_LEN_LIMIT {
-                self.release_one(&mut sink)?;
+                self.release_one(sink)?;
             }
             if let Some(room) = self.held.get_mut(self.len..).and_then(|rest| rest.get_mut(..bytes.len())) {
                 room.copy_from_slice(bytes);
@@ -67,7 +73,7 @@ impl<'a> StopStrings<'a> {
                 return result.map(|()| true);
             }
             while self.len > 0 && !self.could_begin_a_stop() {
-                self.release_one(&mut sink)?;
+                self.release_one(sink)?;
             }
         }
         Ok(false)
@@ -93,12 +99,17 @@ impl<'a> StopStrings<'a> {
     }
 
     /// Gives the oldest character held to `sink`.
-    fn release_one<E>(&mut self, sink: &mut impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+    fn release_one<E>(&mut self, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<(), E> {
         let continuation = self.held().iter().skip(1).take_while(|byte| **byte & 0xC0 == 0x80).count();
         let first = (1 + continuation).min(self.len);
-        let result = core::str::from_utf8(self.held().get(..first).unwrap_or(&[])).map_or(Ok(()), &mut *sink);
-        self.held.rotate_left(first);
+        let result = core::str::from_utf8(self.held().get(..first).unwrap_or(&[])).map_or(Ok(()), sink);
         self.len -= first;
+        for place in 0..self.len {
+            let byte = self.held.get(place + first).copied().unwrap_or(0);
+            if let Some(slot) = self.held.get_mut(place) {
+                *slot = byte;
+            }
+        }
         result
     }
 }

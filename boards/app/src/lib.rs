@@ -21,10 +21,12 @@ pub mod text;
 
 use command::Words;
 use dmexp::format::file::ModelFile;
+use dmexp::format::layout::LlamaLayout;
 use dmexp::format::{Error, KvDType};
 use dmexp::{Model, Sampler, Session, Step};
 use embedded_io::Write;
 use story::Story;
+use text::Text;
 
 /// What a board provides to the application.
 pub trait Board {
@@ -47,122 +49,112 @@ pub trait Board {
     fn spare_memory(&mut self) -> (&'static [u8], &'static mut [u32]);
 }
 
-/// Why the application stopped early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Failure {
-    /// The command is none of those that the application knows.
-    UnknownCommand,
-    /// The output did not take the text.
-    Output,
-    /// The model was refused, or a step failed.
-    Model(Error),
-}
+/// Exit status of a command that was done.
+const DONE: i32 = 0;
+/// Exit status where the model was refused, a step failed or the output did not take the text.
+const FAILED: i32 = 1;
+/// Exit status of a command that the application does not know.
+const UNKNOWN: i32 = 2;
 
-impl Failure {
-    /// The exit status for the emulator: 2 for a command that was not understood, 1 for everything else.
-    pub fn exit_code(self) -> i32 {
-        match self {
-            Self::UnknownCommand => 2,
-            Self::Output | Self::Model(_) => 1,
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Model(error)
-    }
-}
-
-/// Does one command.
-///
-/// # Errors
-/// [`Failure`], after a line of text that says what went wrong wherever the output still works.
-pub fn run<B: Board>(board: &mut B, line: &[u8]) -> Result<(), Failure> {
+/// Does one command and returns the exit status for the emulator, after a line of text that says what went wrong, if anything did.
+pub fn run<B: Board>(board: &mut B, line: &[u8]) -> i32 {
     #[cfg(feature = "seeded-panic")]
     core::hint::black_box(line[core::hint::black_box(3)]);
-    let result = obey(board, &mut Words::new(line));
-    match result {
-        Err(Failure::UnknownCommand) => {
-            say(board, "dmexp: unknown command; this firmware knows: [file SHIFT LENGTH] story [SEED] | info [CONTEXT] | logits KV COUNT | bench KV COUNT\n")?;
+    let outcome = obey(board, &mut Words::new(line));
+    let mut text = Text::new(board.output());
+    let status = match outcome {
+        Ok(true) => DONE,
+        Ok(false) => {
+            text.say("dmexp: unknown command; this firmware knows: [file SHIFT LENGTH] story [SEED] | info [CONTEXT] | logits KV COUNT | bench KV COUNT\n");
+            UNKNOWN
         }
-        Err(Failure::Model(error)) => {
-            say(board, "dmexp: refused: ")?;
-            text::write_error(board.output(), error).map_err(|_| Failure::Output)?;
-            say(board, "\n")?;
+        Err(error) => {
+            text.say("dmexp: refused: ");
+            text.error(&error);
+            FAILED
         }
-        _ => {}
-    }
-    result
-}
-
-fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<(), Failure> {
-    let mut model = Story::bind();
-    let mut word = words.next();
-    let (memory, arena) = board.spare_memory();
-    if word == b"file" {
-        let (Some(shift), Some(len)) = (words.number(), words.number()) else { return Err(Failure::UnknownCommand) };
-        let bytes = memory.get(shift as usize..).and_then(|rest| rest.get(..len as usize)).unwrap_or(&[]);
-        model = Model::bind(&ModelFile::open(bytes)?)?;
-        word = words.next();
-    }
-    match word {
-        b"" | b"story" => {
-            let seed = words.number().unwrap_or(1);
-            story::tell(u64::from(seed), board.output())?;
-            say(board, "\n")
-        }
-        b"info" => {
-            let context = words.number().unwrap_or(model.context());
-            info(board, &model.with_context(context))
-        }
-        b"logits" => {
-            let mut session = session(model, arena, words)?;
-            let count = words.number().unwrap_or(1);
-            logits(board, &mut session, count)
-        }
-        b"bench" => {
-            let mut session = session(model, arena, words)?;
-            let count = words.number().unwrap_or(1);
-            bench(board, &mut session, count)
-        }
-        _ => Err(Failure::UnknownCommand),
-    }
-}
-
-/// A greedy session whose KV type is the next word, begun with the begin-of-text token (or token 0).
-fn session(model: Model<'static>, arena: &'static mut [u32], words: &mut Words<'_>) -> Result<Session<'static>, Failure> {
-    let kv = match words.next() {
-        b"f32" => KvDType::F32,
-        b"f16" => KvDType::F16,
-        _ => return Err(Failure::UnknownCommand),
     };
-    let bos = model.tokenizer().facts().bos;
-    let first = if bos < model.network().config().vocab_size { bos } else { 0 };
-    let mut session = Session::new(model.with_kv(kv), arena, Sampler::greedy())?.ignoring_end_of_text(true);
+    if text.finish().is_ok() { status } else { FAILED }
+}
+
+/// False where the command is none of those that the application knows.
+fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<bool, Error> {
+    let (memory, arena) = board.spare_memory();
+    let word = words.next();
+    if word != b"file" {
+        return with_model(board, &Story::bind(), word, words, arena);
+    }
+    let (Some(shift), Some(len)) = (words.number(), words.number()) else { return Ok(false) };
+    let bytes = memory.get(shift as usize..).and_then(|rest| rest.get(..len as usize)).unwrap_or(&[]);
+    // Models and sessions are borrowed where they were made: each move would take their size of stack once more.
+    match Model::bind(&ModelFile::open(bytes)?) {
+        Ok(ref model) => with_model(board, model, words.next(), words, arena),
+        Err(error) => Err(error),
+    }
+}
+
+#[inline(never)]
+fn with_model<B: Board>(
+    board: &mut B,
+    model: &Model<'static>,
+    word: &[u8],
+    words: &mut Words<'_>,
+    arena: &'static mut [u32],
+) -> Result<bool, Error> {
+    match word {
+        b"" | b"story" => story::tell(u64::from(words.number().unwrap_or(1)), board.output()).map(|()| true),
+        b"info" => info(board, model, words.number().unwrap_or(model.context())).map(|()| true),
+        b"logits" | b"bench" => {
+            let kv = match words.next() {
+                b"f32" => KvDType::F32,
+                b"f16" => KvDType::F16,
+                _ => return Ok(false),
+            };
+            let count = words.number().unwrap_or(1);
+            match Session::new(model.with_kv(kv), arena, Sampler::greedy()) {
+                Ok(ref mut session) => steps(board, session, count, word == b"bench").map(|()| true),
+                Err(error) => Err(error),
+            }
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Begins a text with the begin-of-text token (or token 0) and either measures `count` steps or writes the logits of `count` positions.
+fn steps<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32, measured: bool) -> Result<(), Error> {
+    let bos = session.model().tokenizer().facts().bos;
+    let first = if bos < session.model().network().config().vocab_size { bos } else { 0 };
     session.push_tokens(&[first])?;
-    Ok(session)
+    if measured { bench(board, session, count) } else { logits(board, session, count) }
 }
 
 /// Says what the model is and what a session of it needs.
-fn info<B: Board>(board: &mut B, model: &Model<'_>) -> Result<(), Failure> {
-    let config = *model.network().config();
-    figure(board, "fingerprint", Story::FINGERPRINT)?;
-    figure(board, "arena_bytes", model.arena_len()? as u32)?;
-    figure(board, "context", model.context())?;
-    figure(board, "dim", config.dim)?;
-    figure(board, "n_layers", config.n_layers)?;
-    figure(board, "vocab_size", config.vocab_size)
+fn info<B: Board>(board: &mut B, model: &Model<'_>, context: u32) -> Result<(), Error> {
+    let config = model.network().config();
+    let arena_len = LlamaLayout::new(config, context, model.kv())?.total_bytes;
+    let mut text = Text::new(board.output());
+    for (name, value) in [
+        ("fingerprint", Story::FINGERPRINT),
+        ("arena_bytes", arena_len as u32),
+        ("context", context),
+        ("dim", config.dim),
+        ("n_layers", config.n_layers),
+        ("vocab_size", config.vocab_size),
+    ] {
+        text.figure(name, value);
+    }
+    text.finish()
 }
 
 /// Writes the logits of `count` positions of the greedy text.
-fn logits<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Failure> {
+fn logits<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Error> {
     for _ in 0..count {
         let logits = session.logits()?;
+        let mut text = Text::new(board.output());
         for logit in logits {
-            board.output().write_all(&logit.to_le_bytes()).map_err(|_| Failure::Output)?;
+            text.bytes(&logit.to_le_bytes());
         }
+        text.finish()?;
         let best = dmexp::sampler::argmax(logits).map_or(0, |(token, _)| token);
         if session.position() < session.model().context() {
             session.push_tokens(&[best])?;
@@ -172,7 +164,7 @@ fn logits<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Res
 }
 
 /// Makes `count` steps, each a counted region of its own.
-fn bench<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Failure> {
+fn bench<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Error> {
     for _ in 0..count {
         board.count_begin();
         let step = session.step();
@@ -181,21 +173,9 @@ fn bench<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Resu
             break;
         }
     }
-    figure(board, "regions", session.position())?;
     let peak = board.stack_peak();
-    figure(board, "stack_peak_bytes", peak as u32)
-}
-
-/// Writes text to the board's output.
-fn say<B: Board>(board: &mut B, words: &str) -> Result<(), Failure> {
-    board.output().write_all(words.as_bytes()).map_err(|_| Failure::Output)
-}
-
-/// Writes one `@name value` line, the form that `cargo xtask bench` reads.
-fn figure<B: Board>(board: &mut B, name: &str, value: u32) -> Result<(), Failure> {
-    say(board, "@")?;
-    say(board, name)?;
-    say(board, " ")?;
-    text::write_u32(board.output(), value).map_err(|_| Failure::Output)?;
-    say(board, "\n")
+    let mut text = Text::new(board.output());
+    text.figure("regions", session.position());
+    text.figure("stack_peak_bytes", peak as u32);
+    text.finish()
 }

@@ -15,13 +15,14 @@ const PROMPT: &str = "Once upon a time";
 /// New tokens at most.
 const TOKENS: u32 = 240;
 
-/// Writes the story that belongs to `seed` to `out`.
+/// Writes the story that belongs to `seed` to `out`, as a line.
 #[inline(never)]
 pub(crate) fn tell(seed: u64, out: &mut impl Write) -> Result<(), Error> {
     let sampler = Sampler::new(Settings { temperature: 0.8, top_p: 0.9, seed, ..Settings::GREEDY })?;
     // Its `take` would be shorter, but can panic.
     let arena = ARENA.try_take().ok_or(Error::ArenaTooSmall { needed: Story::ARENA_LEN as u64, found: 0 })?;
-    let mut session = Session::new(Story::bind(), arena, sampler)?;
     out.write_all(PROMPT.as_bytes()).map_err(|_| Error::Output)?;
-    session.generate(PROMPT, TOKENS, out).map(|_| ())
+    // Used where it was made: moving it out of the result would take its size of stack once more.
+    Session::new(Story::bind(), arena, sampler).as_mut().map_err(|error| *error)?.generate(PROMPT, TOKENS, out)?;
+    out.write_all(b"\n").map_err(|_| Error::Output)
 }

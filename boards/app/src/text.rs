@@ -1,62 +1,101 @@
-//! Numbers as text without `core::fmt`, which costs kilobytes of flash and carries panic paths. Called by the application.
+//! Text and numbers without `core::fmt`, which costs kilobytes of flash and carries panic paths. Called by the application.
 
 use dmexp::format::Error;
 use embedded_io::Write;
 
-/// Writes `value` in decimal.
-///
-/// # Errors
-/// Those of the writer.
-pub fn write_u32<W: Write>(out: &mut W, value: u32) -> Result<(), W::Error> {
-    let mut digits = [0u8; 10];
-    let mut first = digits.len();
-    let mut rest = value;
-    for slot in digits.iter_mut().rev() {
-        *slot = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        first -= 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.write_all(digits.get(first..).unwrap_or(&digits))
+/// Writes to a board's output. After a failure nothing more is written; [`Text::finish`] says so, so that not every word needs a check.
+pub(crate) struct Text<'a, W> {
+    out: &'a mut W,
+    failed: bool,
 }
 
-/// Writes `value` as eight hexadecimal digits.
+impl<'a, W: Write> Text<'a, W> {
+    pub(crate) fn new(out: &'a mut W) -> Self {
+        Self { out, failed: false }
+    }
+
+    /// Whether everything was written.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        if self.failed { Err(Error::Output) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.failed = self.failed || self.out.write_all(bytes).is_err();
+    }
+
+    pub(crate) fn say(&mut self, words: &str) {
+        self.bytes(words.as_bytes());
+    }
+
+    /// A space and `value` in decimal.
+    #[inline(never)]
+    pub(crate) fn number(&mut self, value: u32) {
+        let mut text = [b' '; 11];
+        let mut first = text.len();
+        let mut rest = value;
+        for digit in text.iter_mut().skip(1).rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            first -= 1;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.bytes(text.get(first.saturating_sub(1)..).unwrap_or(&[]));
+    }
+
+    /// A line `@name value`, the form that `cargo xtask bench` reads.
+    #[inline(never)]
+    pub(crate) fn figure(&mut self, name: &str, value: u32) {
+        self.say("@");
+        self.say(name);
+        self.number(value);
+        self.say("\n");
+    }
+
+    /// What kind of error it is, with its place and numbers where it has them: whoever has only the chip's output looks the rest up.
+    pub(crate) fn error(&mut self, error: &Error) {
+        let (name, numbers): (&str, [u64; 3]) = match *error {
+            Error::NotDmexp { .. } => ("not a .dmexp file", [0; 3]),
+            Error::Version { found } => ("format version", [u64::from(found), 2, 0]),
+            Error::Truncated { needed, found, .. } => ("the file ends early: needed, found", [needed, found, 0]),
+            Error::Layout { offset, found, allowed, .. } => ("the file's layout: offset, found, allowed", [offset, found, allowed]),
+            Error::Checksum { stored, computed, .. } => ("checksum: stored, computed", [u64::from(stored), u64::from(computed), 0]),
+            Error::Config { found, allowed, .. } => ("configuration: found, allowed", [found, allowed, 0]),
+            Error::Tensor { tensor, found, allowed, .. } => ("tensor, found, allowed", [u64::from(tensor), found, allowed]),
+            Error::Shape { tensor, .. } | Error::TensorName { tensor } => {
+                ("tensor does not fit the configuration", [u64::from(tensor), 0, 0])
+            }
+            Error::Tokenizer { found, allowed, .. } => ("tokenizer: found, allowed", [found, allowed, 0]),
+            Error::ArenaTooSmall { needed, found } => ("arena: needed, found", [needed, found, 0]),
+            Error::Context { found, allowed } => ("context: asked for, allowed", [found, allowed, 0]),
+            Error::PromptTooLong { tokens, room } => ("prompt: tokens, room", [tokens, room, 0]),
+            Error::NonFiniteLogits { position } => ("logits not finite at position", [u64::from(position), 0, 0]),
+            Error::ArithmeticSelfCheck { operation, .. } => {
+                ("this chip's float arithmetic is not IEEE: check", [u64::from(operation), 0, 0])
+            }
+            _ => ("see dmexp export verify on a host", [0; 3]),
+        };
+        self.say(name);
+        for number in numbers {
+            self.number(u32::try_from(number).unwrap_or(u32::MAX));
+        }
+        self.say("\n");
+    }
+}
+
+/// Writes `value` as eight hexadecimal digits: for the hard-fault handlers of the board crates.
 ///
 /// # Errors
 /// Those of the writer.
 pub fn write_hex32<W: Write>(out: &mut W, value: u32) -> Result<(), W::Error> {
     let mut digits = [0u8; 8];
-    for (slot, shift) in digits.iter_mut().zip([28, 24, 20, 16, 12, 8, 4, 0]) {
-        let nibble = ((value >> shift) & 15) as u8;
+    let mut rest = value;
+    for slot in &mut digits {
+        rest = rest.rotate_left(4);
+        let nibble = (rest & 15) as u8;
         *slot = if nibble < 10 { b'0' + nibble } else { b'a' + (nibble - 10) };
     }
     out.write_all(&digits)
-}
-
-/// Writes what kind of error it is, with its place and numbers where it has them: an embedded reader looks the rest up.
-///
-/// # Errors
-/// Those of the writer.
-pub fn write_error<W: Write>(out: &mut W, error: Error) -> Result<(), W::Error> {
-    let (name, numbers): (&str, [u64; 2]) = match error {
-        Error::NotDmexp { .. } => ("not a .dmexp file", [0, 0]),
-        Error::Version { found } => ("format version", [u64::from(found), 2]),
-        Error::Truncated { needed, found, .. } => ("the file ends early: needed, found", [needed, found]),
-        Error::Checksum { stored, computed, .. } => ("checksum: stored, computed", [u64::from(stored), u64::from(computed)]),
-        Error::Shape { tensor, .. } | Error::TensorName { tensor } => ("tensor does not fit the configuration", [u64::from(tensor), 0]),
-        Error::ArenaTooSmall { needed, found } => ("arena: needed, found", [needed, found]),
-        Error::Context { found, allowed } => ("context: asked for, allowed", [found, allowed]),
-        Error::PromptTooLong { tokens, room } => ("prompt: tokens, room", [tokens, room]),
-        Error::NonFiniteLogits { position } => ("logits not finite at position", [u64::from(position), 0]),
-        Error::ArithmeticSelfCheck { operation, .. } => ("this chip's float arithmetic is not IEEE: check", [u64::from(operation), 0]),
-        _ => ("see dmexp export verify on a host", [0, 0]),
-    };
-    out.write_all(name.as_bytes())?;
-    for number in numbers {
-        out.write_all(b" ")?;
-        write_u32(out, u32::try_from(number).unwrap_or(u32::MAX))?;
-    }
-    Ok(())
 }

@@ -58,11 +58,7 @@ fn main() -> ! {
     let mut line = [0; semihost::COMMAND_LINE_LEN];
     let command = semihost::command(&mut line);
     let mut board = An386 { uart: Uart::new(), memory_taken: false };
-    let code = match run(&mut board, command) {
-        Ok(()) => 0,
-        Err(failure) => failure.exit_code(),
-    };
-    semihost::exit(code)
+    semihost::exit(run(&mut board, command))
 }
 
 /// A fault ends the emulation at once, with the address of the instruction, instead of hanging until the time limit.

@@ -6,7 +6,7 @@ use crate::{Error, KvDType};
 /// Sizes of the parts of a Llama arena, in the order in which they lie. All but the first count words of 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LlamaLayout {
-    /// Keys and values, in bytes: [layer][key, value][position][`kv_dim`], a multiple of 4.
+    /// Keys and values, in bytes: layer x (key, value) x position x `kv_dim`, a multiple of 4.
     pub kv_bytes: usize,
     /// Rotation frequencies: `head_dim` / 2.
     pub inv_freq: usize,
@@ -38,17 +38,15 @@ impl LlamaLayout {
         if context == 0 || context > config.max_seq_len {
             return Err(Error::Context { found: context as u64, allowed: config.max_seq_len as u64 });
         }
-        let (q_dim, kv_dim, context) = (config.q_dim(), config.kv_dim(), context as u64);
-        // Every factor is checked by `validate` to be below 2^24 (2^12 layers), so the product of three fits; saturation covers the rest.
-        let kv_elements = (2 * config.n_layers as u64).saturating_mul(context).saturating_mul(kv_dim);
-        let kv_bytes = kv_elements.saturating_mul(kv.size()).saturating_add(3) / 4 * 4;
-        let attention = q_dim + 2 * kv_dim + context + 8 * config.head_dim as u64;
-        let feed_forward = 2 * config.hidden_dim as u64;
-        let sampling = 2 * config.vocab_size as u64;
-        let shared = max(max(attention, feed_forward), max(sampling, config.dim as u64));
-        let xb = max(config.dim as u64, q_dim);
-        let words = config.head_dim as u64 / 2 + config.head_dim as u64 + config.dim as u64 + xb + shared + context;
-        let total = kv_bytes.saturating_add(4 * words);
+        // `validate` keeps every size (and `context` with them) to 2^24 and layers to 2^12, so no sum or product below leaves 64 bits.
+        let (q_dim, kv_dim) = (config.q_dim() as u32, config.kv_dim() as u32);
+        let kv_elements = (2 * config.n_layers as u64) * (context as u64 * kv_dim as u64);
+        let kv_bytes = (kv_elements * kv.size() + 3) & !3;
+        let attention = q_dim + 2 * kv_dim + context + 8 * config.head_dim;
+        let shared = max(max(attention, 2 * config.hidden_dim), max(2 * config.vocab_size, config.dim));
+        let xb = max(config.dim, q_dim);
+        let words = config.head_dim / 2 + config.head_dim + config.dim + xb + shared + context;
+        let total = kv_bytes + 4 * words as u64;
         let addressable = isize::MAX as u64;
         if total > addressable {
             return Err(Error::TooLargeForTarget { needed: total, addressable });
@@ -66,6 +64,6 @@ impl LlamaLayout {
     }
 }
 
-const fn max(a: u64, b: u64) -> u64 {
+const fn max(a: u32, b: u32) -> u32 {
     if a > b { a } else { b }
 }

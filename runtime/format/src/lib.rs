@@ -3,7 +3,7 @@
 //! Read by the runtime (`dmexp`), by the macro `include_model!` (`dmexp-macros`) and by the host tools (`dmexp-tools`), so that one
 //! set of checks serves the chip, the compiler and the desk. Without features this crate needs neither a heap nor `std`.
 //!
-//! - [`file`]: bytes to a checked view, [`file::ModelFile`]
+//! - [`mod@file`]: bytes to a checked view, [`file::ModelFile`]
 //! - [`arch`]: one module an architecture: its configuration, the checks on it, the tensors it wants
 //! - [`layout`]: how much memory a configuration needs, as `const fn`
 //! - `host` (feature `std`): the owned header, the writers, and `verify`

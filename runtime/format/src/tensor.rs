@@ -29,36 +29,24 @@ impl Dims {
         if rank < 1 || rank > 4 {
             return Err(Error::Tensor { tensor, rule: Rule::Rank, found: rank as u64, allowed: 4 });
         }
-        let mut kept = [1u32; 4];
-        let mut count = 1u64;
-        let [s0, s1, s2, s3] = sizes;
-        if rank > 0 {
-            kept[0] = s0;
-        }
-        if rank > 1 {
-            kept[1] = s1;
-        }
-        if rank > 2 {
-            kept[2] = s2;
-        }
-        if rank > 3 {
-            kept[3] = s3;
-        }
-        let [k0, k1, k2, k3] = kept;
-        if k0 == 0 || k1 == 0 || k2 == 0 || k3 == 0 {
-            return Err(Error::Tensor { tensor, rule: Rule::NotZero, found: 0, allowed: 1 });
-        }
-        // Two axes fit 64 bits; each further one is multiplied in only if that fits.
-        count *= k0 as u64;
-        count *= k1 as u64;
         let limit = 1u64 << 48;
-        let product = match count.checked_mul(k2 as u64) {
-            Some(three) => three.checked_mul(k3 as u64),
-            None => None,
-        };
-        match product {
-            Some(product) if product <= limit => (),
-            _ => return Err(Error::Tensor { tensor, rule: Rule::TooLarge, found: count, allowed: limit }),
+        let [a, b, c, d] = sizes;
+        let kept = [a, if rank > 1 { b } else { 1 }, if rank > 2 { c } else { 1 }, if rank > 3 { d } else { 1 }];
+        let mut count = 1u64;
+        let mut rest: &[u32] = &kept;
+        while let [size, tail @ ..] = rest {
+            if *size == 0 {
+                return Err(Error::Tensor { tensor, rule: Rule::NotZero, found: 0, allowed: 1 });
+            }
+            // Both large: the product is past the limit. Otherwise it fits 64 bits.
+            if count > u32::MAX as u64 && *size > u16::MAX as u32 {
+                return Err(Error::Tensor { tensor, rule: Rule::TooLarge, found: count, allowed: limit });
+            }
+            count *= *size as u64;
+            if count > limit {
+                return Err(Error::Tensor { tensor, rule: Rule::TooLarge, found: count, allowed: limit });
+            }
+            rest = tail;
         }
         Ok(Self { sizes: kept, rank: rank as u8 })
     }

@@ -38,7 +38,7 @@ impl TokenizerKind {
 
 /// The arrays of a `sentencepiece_bpe` tokenizer, in the order of [`TokenizerFacts::arrays`], with their names and types.
 ///
-/// `n` is the number of pieces: `tokenizer.pieces` u8, all pieces' bytes one after the other; `tokenizer.offsets` u32, n+1 rising numbers, piece i = bytes offsets[i]..offsets[i+1];
+/// `n` is the number of pieces: `tokenizer.pieces` u8, all pieces' bytes one after the other; `tokenizer.offsets` u32, n+1 rising numbers, piece i = the bytes from `offsets[i]` to `offsets[i+1]`;
 /// `tokenizer.scores` f32, n; `tokenizer.sorted` u32, the n ids sorted by piece bytes, lowest id first among equals.
 pub const ARRAY_NAMES: [&str; 4] = ["tokenizer.pieces", "tokenizer.offsets", "tokenizer.scores", "tokenizer.sorted"];
 
@@ -128,7 +128,7 @@ impl TokenizerFacts {
                 u32_at(record, 76),
             ],
         };
-        if u32_at(record, 80) != 0 || u32_at(record, 84) != 0 || u32_at(record, 88) != 0 || u32_at(record, 92) != 0 {
+        if u32_at(record, 80) | u32_at(record, 84) | u32_at(record, 88) | u32_at(record, 92) != 0 {
             return Err(wrong(TokenizerKey::Kind, Rule::Zero, u32_at(record, 80), 0));
         }
         match facts.check(vocab_size) {
@@ -204,6 +204,8 @@ impl TokenizerFacts {
     }
 }
 
+#[cold]
+#[inline(never)]
 const fn wrong(key: TokenizerKey, rule: Rule, found: u32, allowed: u32) -> Error {
     Error::Tokenizer { key, rule, found: found as u64, allowed: allowed as u64 }
 }

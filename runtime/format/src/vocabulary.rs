@@ -11,15 +11,16 @@ use core::cmp::Ordering;
 pub struct Vocabulary<'a> {
     facts: TokenizerFacts,
     pieces: &'a [u8],
-    offsets: TensorView<'a>,
-    scores: TensorView<'a>,
-    sorted: TensorView<'a>,
+    offsets: &'a [[u8; 4]],
+    scores: &'a [[u8; 4]],
+    sorted: &'a [[u8; 4]],
 }
 
 impl<'a> Vocabulary<'a> {
     /// `facts` with `arrays` in the order of [`ARRAY_NAMES`](crate::tokenizer::ARRAY_NAMES) (any, where the kind has none). Nothing is checked: see [`Vocabulary::check`].
     pub const fn from_parts(facts: TokenizerFacts, arrays: [TensorView<'a>; 4]) -> Self {
         let [pieces, offsets, scores, sorted] = arrays;
+        let (offsets, scores, sorted) = (words(&offsets, DType::U32), words(&scores, DType::F32), words(&sorted, DType::U32));
         Self { facts, pieces: pieces.bytes(), offsets, scores, sorted }
     }
 
@@ -27,6 +28,7 @@ impl<'a> Vocabulary<'a> {
     ///
     /// # Errors
     /// Those of [`ModelFile::tokenizer_facts`] and [`Vocabulary::check`].
+    #[inline(never)]
     pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
         let facts = file.tokenizer_facts()?;
         let vocabulary = Self::from_parts(facts, facts.arrays.map(|number| file.tensor(number).unwrap_or(TensorView::EMPTY)));
@@ -41,13 +43,13 @@ impl<'a> Vocabulary<'a> {
 
     /// The score of a piece; 0 for a token that the vocabulary does not have.
     pub fn score(&self, token: u32) -> f32 {
-        self.scores.get_f32(token as usize)
+        f32::from_bits(word(self.scores, token as usize).unwrap_or(0))
     }
 
     /// The bytes of a piece as they are stored (a byte token's are its name, `<0x41>`); none for a token that the vocabulary does not have.
     pub fn piece(&self, token: u32) -> &'a [u8] {
         let index = token as usize;
-        let (Some(start), Some(end)) = (self.offsets.get_u32(index), self.offsets.get_u32(index.saturating_add(1))) else { return &[] };
+        let (Some(start), Some(end)) = (word(self.offsets, index), word(self.offsets, index.wrapping_add(1))) else { return &[] };
         self.pieces.get(start as usize..end as usize).unwrap_or(&[])
     }
 
@@ -70,7 +72,7 @@ impl<'a> Vocabulary<'a> {
         let (mut low, mut high) = (0usize, self.facts.n_pieces as usize);
         while low < high {
             let middle = low + (high - low) / 2;
-            if compare(self.piece(self.sorted.get_u32(middle)?), head, tail) == Ordering::Less {
+            if compare(self.piece(word(self.sorted, middle)?), head, tail) == Ordering::Less {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -78,7 +80,7 @@ impl<'a> Vocabulary<'a> {
         }
         // Equal pieces stand together, lowest token first; only the few reserved ones are passed over.
         loop {
-            let token = self.sorted.get_u32(low)?;
+            let token = word(self.sorted, low)?;
             if compare(self.piece(token), head, tail) != Ordering::Equal {
                 return None;
             }
@@ -100,6 +102,7 @@ impl<'a> Vocabulary<'a> {
     ///
     /// # Errors
     /// [`Error::Tokenizer`] with the first fact that is wrong.
+    #[inline(never)]
     pub fn check(&self) -> Result<(), Error> {
         // Without a tokenizer the special tokens are the model's, which `open` compared with its vocabulary.
         if let TokenizerKind::None = self.facts.kind {
@@ -122,77 +125,79 @@ impl<'a> Vocabulary<'a> {
         }
     }
 
+    #[inline(never)]
     fn check_lengths(&self) -> Result<(), Error> {
-        let count = u64::from(self.facts.n_pieces);
+        let count = self.facts.n_pieces as usize;
         if count == 0 {
             return Err(wrong(TokenizerKey::VocabSize, Rule::NotZero, 0, 1));
         }
         let arrays = [
-            (TokenizerKey::Offsets, &self.offsets, DType::U32, count + 1),
-            (TokenizerKey::Scores, &self.scores, DType::F32, count),
-            (TokenizerKey::Sorted, &self.sorted, DType::U32, count),
+            (TokenizerKey::Offsets, self.offsets.len(), count.saturating_add(1)),
+            (TokenizerKey::Scores, self.scores.len(), count),
+            (TokenizerKey::Sorted, self.sorted.len(), count),
         ];
-        for (key, array, dtype, len) in arrays {
-            if array.dtype() != dtype {
-                return Err(wrong(key, Rule::DType, u64::from(array.dtype().code()), u64::from(dtype.code())));
-            }
-            if array.dims().count() != len {
-                return Err(wrong(key, Rule::Length, array.dims().count(), len));
+        for (key, found, wanted) in arrays {
+            if found != wanted {
+                return Err(wrong(key, Rule::Length, found as u32, wanted as u32));
             }
         }
         Ok(())
     }
 
+    #[inline(never)]
     fn check_offsets(&self) -> Result<(), Error> {
-        let mut start = match self.offsets.get_u32(0) {
-            Some(0) => 0,
-            first => return Err(wrong(TokenizerKey::Offsets, Rule::Zero, first.map_or(0, u64::from), 0)),
-        };
+        let mut start = word(self.offsets, 0).unwrap_or(0);
+        if start != 0 {
+            return Err(wrong(TokenizerKey::Offsets, Rule::Zero, start, 0));
+        }
         let mut longest = 0;
         for index in 1..=self.facts.n_pieces as usize {
-            let end = self.offsets.get_u32(index).unwrap_or(0);
+            let end = word(self.offsets, index).unwrap_or(0);
             if end <= start {
-                return Err(wrong(TokenizerKey::Offsets, Rule::Order, u64::from(end), u64::from(start)));
+                return Err(wrong(TokenizerKey::Offsets, Rule::Order, end, start));
             }
             longest = longest.max(end - start);
             start = end;
         }
         if start as usize != self.pieces.len() {
-            return Err(wrong(TokenizerKey::Pieces, Rule::Length, self.pieces.len() as u64, u64::from(start)));
+            return Err(wrong(TokenizerKey::Pieces, Rule::Length, self.pieces.len() as u32, start));
         }
         if longest != self.facts.max_piece_len {
-            return Err(wrong(TokenizerKey::MaxPieceLen, Rule::Equal, u64::from(self.facts.max_piece_len), u64::from(longest)));
+            return Err(wrong(TokenizerKey::MaxPieceLen, Rule::Equal, self.facts.max_piece_len, longest));
         }
         Ok(())
     }
 
+    #[inline(never)]
     fn check_scores(&self) -> Result<(), Error> {
         for index in 0..self.facts.n_pieces as usize {
-            let score = self.scores.get_f32(index);
+            let score = self.score(index as u32);
             if !score.is_finite() {
-                return Err(wrong(TokenizerKey::Scores, Rule::Finite, u64::from(score.to_bits()), index as u64));
+                return Err(wrong(TokenizerKey::Scores, Rule::Finite, score.to_bits(), index as u32));
             }
         }
         Ok(())
     }
 
+    #[inline(never)]
     fn check_sorted(&self) -> Result<(), Error> {
         let mut before: Option<u32> = None;
         for index in 0..self.facts.n_pieces as usize {
-            let token = self.sorted.get_u32(index).unwrap_or(NO_TOKEN);
+            let token = word(self.sorted, index).unwrap_or(NO_TOKEN);
             if token >= self.facts.n_pieces {
-                return Err(wrong(TokenizerKey::Sorted, Rule::TooLarge, u64::from(token), u64::from(self.facts.n_pieces)));
+                return Err(wrong(TokenizerKey::Sorted, Rule::TooLarge, token, self.facts.n_pieces));
             }
             if let Some(before) = before
                 && self.piece(before).cmp(self.piece(token)).then(before.cmp(&token)) != Ordering::Less
             {
-                return Err(wrong(TokenizerKey::Sorted, Rule::Order, u64::from(token), u64::from(before)));
+                return Err(wrong(TokenizerKey::Sorted, Rule::Order, token, before));
             }
             before = Some(token);
         }
         Ok(())
     }
 
+    #[inline(never)]
     fn check_bytes(&self) -> Result<(), Error> {
         if self.facts.byte_base == NO_TOKEN {
             return Ok(());
@@ -200,11 +205,20 @@ impl<'a> Vocabulary<'a> {
         for byte in 0..=u8::MAX {
             let token = self.facts.byte_base.saturating_add(u32::from(byte));
             if self.piece(token) != byte_name(byte) {
-                return Err(wrong(TokenizerKey::ByteBase, Rule::Equal, u64::from(token), u64::from(byte)));
+                return Err(wrong(TokenizerKey::ByteBase, Rule::Equal, token, u32::from(byte)));
             }
         }
         Ok(())
     }
+}
+
+/// The words of an array of this type; none of an array of another.
+const fn words<'a>(array: &TensorView<'a>, dtype: DType) -> &'a [[u8; 4]] {
+    if array.dtype().code() == dtype.code() { array.bytes().as_chunks::<4>().0 } else { &[] }
+}
+
+fn word(words: &[[u8; 4]], index: usize) -> Option<u32> {
+    words.get(index).map(|word| u32::from_le_bytes(*word))
 }
 
 /// Compares `piece` with `head` followed by `tail`, bytewise.
@@ -222,6 +236,8 @@ fn byte_name(byte: u8) -> [u8; 6] {
     [b'<', b'0', b'x', digit(byte >> 4), digit(byte & 15), b'>']
 }
 
-fn wrong(key: TokenizerKey, rule: Rule, found: u64, allowed: u64) -> Error {
-    Error::Tokenizer { key, rule, found, allowed }
+#[cold]
+#[inline(never)]
+fn wrong(key: TokenizerKey, rule: Rule, found: u32, allowed: u32) -> Error {
+    Error::Tokenizer { key, rule, found: u64::from(found), allowed: u64::from(allowed) }
 }

@@ -91,6 +91,7 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
                 static DMEXP_MODEL: ::dmexp::__macro::Aligned<[u8; {len}]> =
                     ::dmexp::__macro::Aligned(::dmexp::__macro::payload::<{len}>(include_bytes!({path:?}), {file_len}, {start}));
                 {inv_freq}
+                {section}
                 static TENSORS: [::dmexp::format::TensorView<'static>; {count}] = [{table}];
                 static ARRAYS: [::dmexp::format::TensorView<'static>; 4] = [{arrays}];
                 ::dmexp::Model::from_parts(

@@ -8,7 +8,7 @@ use crate::format::arch::llama::{LlamaConfig, TensorKind};
 use crate::format::arch::llama_tensors::check_tensors;
 use crate::format::file::ModelFile;
 use crate::format::layout::LlamaLayout;
-use crate::format::{DType, Error, KvDType, TensorView};
+use crate::format::{ConfigKey, DType, Error, KvDType, Rule, TensorView};
 use crate::ops::attention::{Heads, attention};
 use crate::ops::ffn::{add, gate};
 use crate::ops::kv::KvCache;
@@ -31,6 +31,7 @@ enum Weights<'a> {
     /// In a format-2 file, whose index knows.
     Indexed(ModelFile<'a>),
     /// One after the other in a format-1 file, all of one type.
+    #[cfg(feature = "toml")]
     Packed(ModelFile<'a>, DType),
 }
 
@@ -39,6 +40,7 @@ impl<'a> Llama<'a> {
     ///
     /// # Errors
     /// Those of [`check_tensors`]; [`Error::DTypeNotBuilt`] where the cargo feature for a tensor's element type was left out.
+    #[inline(never)]
     pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
         let config = check_tensors(file)?;
         for tensor in file.tensors() {
@@ -55,7 +57,10 @@ impl<'a> Llama<'a> {
                 return Err(Error::DTypeNotBuilt { tensor: tensor.number, code: dtype.code() });
             }
         }
+        #[cfg(feature = "toml")]
         let weights = file.single_dtype().map_or(Weights::Indexed(*file), |dtype| Weights::Packed(*file, dtype));
+        #[cfg(not(feature = "toml"))]
+        let weights = Weights::Indexed(*file);
         Ok(Self { config, weights })
     }
 
@@ -74,11 +79,13 @@ impl<'a> Llama<'a> {
         match self.weights {
             Weights::Table(table) => table.get(number as usize).copied(),
             Weights::Indexed(file) => file.tensor(number),
+            #[cfg(feature = "toml")]
             Weights::Packed(file, dtype) => self.packed(file.payload(), dtype, kind, layer),
         }
         .unwrap_or(TensorView::EMPTY)
     }
 
+    #[cfg(feature = "toml")]
     fn packed(&self, payload: &'a [u8], dtype: DType, kind: TensorKind, layer: u32) -> Option<TensorView<'a>> {
         let dims = self.config.dims(kind);
         let start = self.config.elements_before(kind, layer) * dtype.size();
@@ -90,17 +97,22 @@ impl<'a> Llama<'a> {
         self.config.qkv_bias.then(|| self.tensor(kind, layer))
     }
 
+    #[inline(never)]
     fn inv_freq(&self, out: &mut [f32]) -> Result<(), Error> {
-        match self.weights {
-            Weights::Table(_) => {
-                let tensor = self.tensor(TensorKind::RopeInvFreq, 0);
-                for (i, frequency) in out.iter_mut().enumerate() {
-                    *frequency = tensor.get_f32(i);
-                }
-                Ok(())
-            }
-            Weights::Indexed(file) | Weights::Packed(file, _) => file.rope_inv_freq(out),
+        #[cfg(feature = "toml")]
+        if let Weights::Packed(file, _) = self.weights {
+            return file.rope_inv_freq(out);
         }
+        let tensor = self.tensor(TensorKind::RopeInvFreq, 0);
+        for (i, frequency) in out.iter_mut().enumerate() {
+            *frequency = tensor.get_f32(i);
+            // The one tensor whose values are looked at: a rotation by NaN or backwards would still give words.
+            if !(*frequency > 0.0 && *frequency < f32::INFINITY) {
+                let rule = if frequency.is_finite() { Rule::Positive } else { Rule::Finite };
+                return Err(Error::Config { key: ConfigKey::RopeInvFreq, rule, found: u64::from(frequency.to_bits()), allowed: 0 });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -122,6 +134,7 @@ impl<'m> State<'m> {
     ///
     /// # Errors
     /// Those of [`LlamaLayout::new`], [`Error::ArenaTooSmall`], and those of reading the rotation frequencies.
+    #[inline(never)]
     pub(crate) fn new(model: &Llama<'_>, context: u32, kv: KvDType, memory: &'m mut [u32]) -> Result<Self, Error> {
         let layout = LlamaLayout::new(&model.config, context, kv)?;
         let found = memory.len() as u64 * size_of::<u32>() as u64;
@@ -156,6 +169,7 @@ impl Llama<'_> {
     /// Feeds `token` at `position`: keys and values are stored, and the residual stream holds what [`Llama::logits`] turns into logits.
     ///
     /// The caller has checked that `token` is in the vocabulary and `position` in the context.
+    #[inline(never)]
     pub(crate) fn step(&self, state: &mut State<'_>, token: u32, position: u32) {
         let config = &self.config;
         let (q_dim, kv_dim) = (config.q_dim() as usize, config.kv_dim() as usize);
@@ -219,7 +233,9 @@ impl Llama<'_> {
     }
 }
 
-/// The first `count` values and the rest. The layout made every part large enough: where it did not, both are empty.
+/// The first `count` values and the rest. The layout made every part large enough: where it did not, both are empty. Out of line: a
+/// step has twenty of these.
+#[inline(never)]
 fn split(values: &mut [f32], count: usize) -> (&mut [f32], &mut [f32]) {
     values.split_at_mut_checked(count).unwrap_or_default()
 }

@@ -18,7 +18,7 @@ pub struct Heads {
 
 /// Attention of position `last` over the positions `first..=last` (`first` is 0 without a sliding window), for every head.
 ///
-/// - `out` and `q`: [`n_heads`][`head_dim`]
+/// - `out` and `q`: `n_heads` x `head_dim`
 /// - `keys`, `values`: [position][`n_kv_heads` * `head_dim`], position 0 first, the last position stored already
 /// - `scores`: scratch, at least `last` + 1 elements
 /// - `lanes`: scratch, at least 8 * `head_dim` elements
@@ -27,6 +27,7 @@ pub struct Heads {
 /// `out[j] = sum8 over t of w[t] * v[t][j]`; the lane of position t is t mod 8, wherever the window begins. Slices that are too short, or no heads or positions,
 /// give zeros.
 #[allow(clippy::too_many_arguments, reason = "what attention is made of; a struct would only rename them")]
+#[inline(never)]
 pub fn attention(
     out: &mut [f32],
     q: &[f32],

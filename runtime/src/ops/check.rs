@@ -12,35 +12,50 @@ use core::hint::black_box;
 /// [`Error::ArithmeticSelfCheck`] with the first operation that differs: 0 and 1 the rounding mode (a tie up to even, a tie down to even below zero), 2 a subnormal result, 3 a subnormal
 /// operand, 4 a product fused into a sum, 5 division, 6 square root, 7 half precision (widening its infinity and its smallest subnormal, narrowing a tie).
 pub fn self_check() -> Result<(), Error> {
-    let one = black_box(1.0f32);
-    let half_ulp = black_box(f32::from_bits(0x3380_0000));
-    let smallest_normal = black_box(f32::MIN_POSITIVE);
-    let subnormal = black_box(f32::from_bits(1));
-    let square = black_box(f32::from_bits(0x3f80_0800));
-
-    // 1 + 2^-23 + 2^-24 lies between two neighbours; the even one is 1 + 2^-22.
-    expect(0, f32::from_bits(0x3f80_0001) * one + half_ulp, 0x3f80_0002)?;
-    expect(1, -one - half_ulp, 0xbf80_0000)?;
-    expect(2, smallest_normal * black_box(0.5), 0x0040_0000)?;
-    expect(3, subnormal * black_box(16_777_216.0), 0x0100_0000)?;
-    // (1 + 2^-12)^2 - (1 + 2^-11) is 0 when the square is rounded first, else 2^-24.
-    expect(4, square * square - black_box(f32::from_bits(0x3f80_1000)), 0)?;
-    expect(5, one / black_box(3.0), 0x3eaa_aaab)?;
-    expect(6, math::sqrt(black_box(2.0)), 0x3fb5_04f3)?;
-    expect(7, chip::widen_f16(black_box(0x7c00)), 0x7f80_0000)?;
-    expect(7, chip::widen_f16(black_box(0x0001)), 0x3380_0000)?;
-    // 1 + 2^-11 is a tie between halves; the even one is 1.
+    // 1; half an ulp of it; the smallest normal number and the smallest of all; 1 + 2^-12; 1 + 2^-11, which is also a tie between halves, the even one of which is 1.
+    let [one, half_ulp, smallest_normal, subnormal, root, square, half, large] =
+        black_box([0x3f80_0000, 0x3380_0000, 0x0080_0000, 1, 0x3f80_0800, 0x3f80_1000, 0x3f00_0000, 0x4b80_0000]).map(f32::from_bits);
     let mut narrowed = [0];
-    chip::narrow_f16(&mut narrowed, &[black_box(f32::from_bits(0x3f80_1000))]);
+    chip::narrow_f16(&mut narrowed, &[square]);
     let [narrowed] = narrowed;
-    expect(7, f32::from_bits(u32::from(narrowed)), 0x3c00)?;
-    expect(7, f32::from_bits(u32::from(narrow_f16(black_box(f32::from_bits(0x3380_0000))))), 0x0001)
+    let [infinity, smallest_half] = black_box([0x7c00, 0x0001]);
+    let found = black_box([
+        f32::from_bits(one.to_bits() | 1) * one + half_ulp,
+        -one - half_ulp,
+        smallest_normal * half,
+        subnormal * large,
+        // (1 + 2^-12)^2 - (1 + 2^-11) is 0 when the square is rounded first, else 2^-24.
+        root * root - square,
+        one / black_box(3.0),
+        math::sqrt(one + one),
+        chip::widen_f16(infinity),
+        chip::widen_f16(smallest_half),
+        f32::from_bits(u32::from(narrowed)),
+        f32::from_bits(u32::from(narrow_f16(half_ulp))),
+    ]);
+    for (value, (operation, expected)) in found.into_iter().zip(EXPECTED) {
+        let found = value.to_bits();
+        if found != expected {
+            return Err(Error::ArithmeticSelfCheck { operation, found, expected });
+        }
+    }
+    Ok(())
 }
 
-fn expect(operation: u32, value: f32, expected: u32) -> Result<(), Error> {
-    let found = black_box(value).to_bits();
-    if found == expected { Ok(()) } else { Err(Error::ArithmeticSelfCheck { operation, found, expected }) }
-}
+/// The operation that each result belongs to, and its bits. (1 + 2^-23 + 2^-24 lies between two neighbours; the even one is 1 + 2^-22.)
+static EXPECTED: [(u32, u32); 11] = [
+    (0, 0x3f80_0002),
+    (1, 0xbf80_0000),
+    (2, 0x0040_0000),
+    (3, 0x0100_0000),
+    (4, 0),
+    (5, 0x3eaa_aaab),
+    (6, 0x3fb5_04f3),
+    (7, 0x7f80_0000),
+    (7, 0x3380_0000),
+    (7, 0x3c00),
+    (7, 0x0001),
+];
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ pub enum KvRows<'a> {
     F16(&'a [u16]),
 }
 
-/// Keys and values of all layers: [layer][key, value][position][`kv_dim`].
+/// Keys and values of all layers: layer x (key, value) x position x `kv_dim`.
 #[derive(Debug)]
 pub struct KvCache<'a> {
     words: &'a mut [u32],
@@ -49,12 +49,12 @@ impl<'a> KvCache<'a> {
         }
     }
 
-    /// The keys of a layer: [position][`kv_dim`]; empty for a layer that the cache does not have.
+    /// The keys of a layer: position x `kv_dim`; empty for a layer that the cache does not have.
     pub fn keys(&self, layer: usize) -> KvRows<'_> {
         self.rows(layer.saturating_mul(2))
     }
 
-    /// The values of a layer: [position][`kv_dim`]; empty for a layer that the cache does not have.
+    /// The values of a layer: position x `kv_dim`; empty for a layer that the cache does not have.
     pub fn values(&self, layer: usize) -> KvRows<'_> {
         self.rows(layer.saturating_mul(2).saturating_add(1))
     }

@@ -23,8 +23,9 @@ pub(crate) const EXP_HIGHEST: f32 = f32::from_bits(0x42b1_7217);
 ///
 /// Where the exact value is below the normal numbers (`x` < -87.33654) the result is +0, not a subnormal; where it is above the largest finite number
 /// (`x` > 88.72283) it is +inf. `exp(-inf)` = 0, `exp(+inf)` = +inf, NaN stays NaN, and zero of either sign gives exactly 1.
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "loops over it vectorise only when it is inlined")]
+#[cfg_attr(not(all(target_arch = "arm", target_os = "none")), inline(always))]
+#[cfg_attr(all(target_arch = "arm", target_os = "none"), inline(never))]
+#[allow(clippy::inline_always, reason = "loops over it vectorise only when it is inlined; a chip has no vectors, but little flash")]
 pub fn exp(x: f32) -> f32 {
     let shifted = x * LOG2_E + MAGIC;
     let n = shifted - MAGIC;

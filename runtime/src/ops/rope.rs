@@ -4,6 +4,7 @@ use super::math::sin_cos;
 use crate::format::arch::llama::RopeLayout;
 
 /// Cosines and sines of `position * inv_freq[i]`, each times `factor`; `cos`, `sin` and `inv_freq` all have `head_dim` / 2 elements.
+#[inline(never)]
 pub fn rotation(cos: &mut [f32], sin: &mut [f32], inv_freq: &[f32], position: u32, factor: f32) {
     let position = position as f32;
     for ((c, s), freq) in cos.iter_mut().zip(sin).zip(inv_freq) {

@@ -10,6 +10,7 @@ pub(super) struct Ranking<'a> {
 
 impl<'a> Ranking<'a> {
     /// Ranks the tokens whose probability is at least `cutoff`. `order` has a place for each token.
+    #[inline(never)]
     pub(super) fn new(probabilities: &'a [f32], order: &'a mut [u32], cutoff: f32) -> Self {
         let mut left = 0;
         for (token, &probability) in (0..).zip(probabilities) {

@@ -30,6 +30,7 @@ const PLACE: usize = 4;
 type Entry = [u32; ENTRY_WORDS];
 
 /// Encodes `text` into the beginning of `scratch` and returns the number of tokens.
+#[inline(never)]
 pub(super) fn encode(tokenizer: &Tokenizer<'_>, text: &[u8], bos: Option<u32>, scratch: &mut [u32]) -> Result<usize, Error> {
     let head = usize::from(bos.is_some());
     if let Some(bos) = bos {
@@ -83,6 +84,7 @@ struct Merger<'s, 't, 'a> {
 
 impl Merger<'_, '_, '_> {
     /// The symbols of `text` before any merge, linked up: characters that have a token, bytes of those that have none. Returns how many.
+    #[inline(never)]
     fn split(&mut self, text: &[u8]) -> Result<usize, Error> {
         let mut count = 0;
         if self.tokenizer.facts().dummy_prefix {
@@ -121,6 +123,7 @@ impl Merger<'_, '_, '_> {
     }
 
     /// Merges the first `count` symbols until no pair is a piece.
+    #[inline(never)]
     fn merge(&mut self, count: usize) {
         for symbol in 0..count as u32 {
             self.renew(symbol);
@@ -152,6 +155,7 @@ impl Merger<'_, '_, '_> {
     }
 
     /// The token that `left` and the symbol after it merge into, with the rank of its score.
+    #[inline(never)]
     fn pair(&self, left: u32) -> Option<(u32, u32)> {
         let &[first, _, right, _, _] = self.nodes.get(left as usize)?;
         let &[second, ..] = self.nodes.get(right as usize)?;

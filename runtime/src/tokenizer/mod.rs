@@ -98,7 +98,8 @@ impl<'a> Tokenizer<'a> {
             *first = bos;
         }
         for (offset, (place, &byte)) in rest.iter_mut().zip(text).enumerate() {
-            if u32::from(byte) >= self.facts().n_pieces {
+            // A byte whose token means begin, end or padding has no token of its own.
+            if u32::from(byte) >= self.facts().n_pieces || self.vocabulary.is_reserved(u32::from(byte)) {
                 return Err(Error::NoToken { offset: offset as u64, byte });
             }
             *place = u32::from(byte);
@@ -111,6 +112,7 @@ impl<'a> Tokenizer<'a> {
     /// The space that `dummy_prefix` put there is dropped at the beginning of a text (after begin-of-text or nothing): one space, and
     /// nowhere else. Begin, end and padding have no text; byte tokens are their byte; unknown is its piece. A token that the vocabulary
     /// does not have gives nothing.
+    #[inline(never)]
     pub fn decode(&self, previous: u32, token: u32) -> Piece<'a> {
         let facts = self.facts();
         if token >= facts.n_pieces || token == facts.bos || token == facts.pad || facts.is_eos(token) {

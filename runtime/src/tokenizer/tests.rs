@@ -267,6 +267,22 @@ fn bytes_kind_is_the_byte() {
 }
 
 #[test]
+fn a_byte_whose_token_means_something_else_is_not_text() {
+    let mut eos = TokenizerFacts::NONE.eos;
+    eos[0] = 2;
+    let facts = TokenizerFacts { kind: TokenizerKind::Bytes, n_pieces: 128, bos: 0, pad: 1, eos, add_bos: true, ..TokenizerFacts::NONE };
+    let tokenizer = Tokenizer::from_parts(facts, [TensorView::EMPTY; 4]);
+    for byte in 0..128u8 {
+        let ids = encode(&tokenizer, &[b'a', byte], true);
+        if byte < 3 {
+            assert_eq!(ids, Err(Error::NoToken { offset: 1, byte }));
+        } else {
+            assert_eq!(decode(&tokenizer, &ids.unwrap()), [b'a', byte]);
+        }
+    }
+}
+
+#[test]
 fn no_tokenizer_says_so() {
     let error = Error::Tokenizer { key: TokenizerKey::Kind, rule: Rule::Missing, found: 0, allowed: 0 };
     assert_eq!(Tokenizer::NONE.encode(b"a", true, &mut [0; 64]), Err(error));
@@ -412,7 +428,7 @@ fn check_refuses_special_tokens_past_the_end_and_wrong_types() {
     let arrays = vocab.arrays(0);
     let [pieces, _, scores, sorted] = arrays.views();
     let swapped = Tokenizer::from_parts(arrays.facts, [pieces, scores, scores, sorted]);
-    let error = Error::Tokenizer { key: TokenizerKey::Offsets, rule: Rule::DType, found: 0, allowed: 7 };
+    let error = Error::Tokenizer { key: TokenizerKey::Offsets, rule: Rule::Length, found: 0, allowed: 261 };
     assert_eq!(swapped.check(), Err(error));
     let empty = Tokenizer::from_parts(
         TokenizerFacts {

@@ -19,9 +19,15 @@ impl Utf8Stream {
     /// # Errors
     /// The first error of `sink`; the rest of `bytes` is lost then.
     pub fn push<E>(&mut self, bytes: &[u8], mut sink: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        self.push_to(bytes, &mut sink)
+    }
+
+    /// [`Utf8Stream::push`], compiled once for all sinks.
+    #[inline(never)]
+    fn push_to<E>(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<(), E> {
         let mut rest = bytes;
         while let ([first, tail @ ..], true) = (rest, self.len > 0) {
-            if self.complete(*first, &mut sink)? {
+            if self.complete(*first, sink)? {
                 rest = tail;
             }
         }
@@ -60,7 +66,8 @@ impl Utf8Stream {
     }
 
     /// Adds `byte` to what is held. False if it does not belong there: what was held is replaced then, and the byte is still to be taken.
-    fn complete<E>(&mut self, byte: u8, sink: &mut impl FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
+    #[inline(never)]
+    fn complete<E>(&mut self, byte: u8, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
         let [a, b, c] = self.held;
         let joined = match self.len {
             1 => [a, byte, 0, 0],

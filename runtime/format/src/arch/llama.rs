@@ -66,37 +66,37 @@ pub struct LlamaConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TensorKind {
-    /// Token embeddings, [`vocab_size`, `dim`].
+    /// Token embeddings, (`vocab_size`, `dim`).
     TokEmbeddings,
-    /// Gain of the norm before attention, [`dim`].
+    /// Gain of the norm before attention, (`dim`).
     AttentionNorm,
-    /// Query projection, [`n_heads` * `head_dim`, `dim`].
+    /// Query projection, (`n_heads` * `head_dim`, `dim`).
     Wq,
-    /// Key projection, [`n_kv_heads` * `head_dim`, `dim`].
+    /// Key projection, (`n_kv_heads` * `head_dim`, `dim`).
     Wk,
-    /// Value projection, [`n_kv_heads` * `head_dim`, `dim`].
+    /// Value projection, (`n_kv_heads` * `head_dim`, `dim`).
     Wv,
-    /// Query bias, [`n_heads` * `head_dim`].
+    /// Query bias, (`n_heads` * `head_dim`).
     Bq,
-    /// Key bias, [`n_kv_heads` * `head_dim`].
+    /// Key bias, (`n_kv_heads` * `head_dim`).
     Bk,
-    /// Value bias, [`n_kv_heads` * `head_dim`].
+    /// Value bias, (`n_kv_heads` * `head_dim`).
     Bv,
-    /// Output projection of attention, [`dim`, `n_heads` * `head_dim`].
+    /// Output projection of attention, (`dim`, `n_heads` * `head_dim`).
     Wo,
-    /// Gain of the norm before the feed-forward network, [`dim`].
+    /// Gain of the norm before the feed-forward network, (`dim`).
     FfnNorm,
-    /// Gate projection, [`hidden_dim`, `dim`].
+    /// Gate projection, (`hidden_dim`, `dim`).
     W1,
-    /// Up projection, [`hidden_dim`, `dim`].
+    /// Up projection, (`hidden_dim`, `dim`).
     W3,
-    /// Down projection, [`dim`, `hidden_dim`].
+    /// Down projection, (`dim`, `hidden_dim`).
     W2,
-    /// Gain of the last norm, [`dim`].
+    /// Gain of the last norm, (`dim`).
     Norm,
-    /// Classifier where it is not the embedding, [`vocab_size`, `dim`].
+    /// Classifier where it is not the embedding, (`vocab_size`, `dim`).
     Output,
-    /// Rotation frequencies, [`head_dim` / 2], always f32 (format 2 alone; format 1 has them in its configuration).
+    /// Rotation frequencies, (`head_dim` / 2), always f32 (format 2 alone; format 1 has them in its configuration).
     RopeInvFreq,
 }
 
@@ -110,6 +110,18 @@ pub struct TensorSpec {
     /// Its dims.
     pub dims: Dims,
 }
+
+/// The keys of the sizes, in the order of the record.
+const SIZE_KEYS: [ConfigKey; 8] = [
+    ConfigKey::Dim,
+    ConfigKey::HiddenDim,
+    ConfigKey::NLayers,
+    ConfigKey::NHeads,
+    ConfigKey::NKvHeads,
+    ConfigKey::HeadDim,
+    ConfigKey::VocabSize,
+    ConfigKey::MaxSeqLen,
+];
 
 const LAYER: [TensorKind; 9] = [
     TensorKind::AttentionNorm,
@@ -148,50 +160,48 @@ impl LlamaConfig {
     /// # Errors
     /// [`Error::Config`] with the first key that is wrong.
     pub const fn validate(&self) -> Result<(), Error> {
-        let sizes = [
-            (ConfigKey::Dim, self.dim, Self::SIZE_LIMIT),
-            (ConfigKey::HiddenDim, self.hidden_dim, Self::SIZE_LIMIT),
-            (ConfigKey::NLayers, self.n_layers, Self::LAYER_LIMIT),
-            (ConfigKey::NHeads, self.n_heads, Self::SIZE_LIMIT),
-            (ConfigKey::NKvHeads, self.n_kv_heads, Self::SIZE_LIMIT),
-            (ConfigKey::HeadDim, self.head_dim, Self::SIZE_LIMIT),
-            (ConfigKey::VocabSize, self.vocab_size, Self::SIZE_LIMIT),
-            (ConfigKey::MaxSeqLen, self.max_seq_len, Self::SIZE_LIMIT),
-        ];
-        let mut rest: &[(ConfigKey, u32, u32)] = &sizes;
-        while let [(key, value, limit), tail @ ..] = rest {
+        let sizes =
+            [self.dim, self.hidden_dim, self.n_layers, self.n_heads, self.n_kv_heads, self.head_dim, self.vocab_size, self.max_seq_len];
+        let (mut rest, mut keys): (&[u32], &[ConfigKey]) = (&sizes, &SIZE_KEYS);
+        while let ([value, tail @ ..], [key, more @ ..]) = (rest, keys) {
+            let limit = if let ConfigKey::NLayers = *key { Self::LAYER_LIMIT } else { Self::SIZE_LIMIT };
             if *value == 0 {
                 return Err(wrong(*key, Rule::NotZero, 0, 1));
             }
-            if *value > *limit {
-                return Err(wrong(*key, Rule::TooLarge, *value as u64, *limit as u64));
+            if *value > limit {
+                return Err(wrong(*key, Rule::TooLarge, *value, limit));
             }
             rest = tail;
+            keys = more;
         }
         if self.n_kv_heads > self.n_heads {
-            return Err(wrong(ConfigKey::NKvHeads, Rule::TooLarge, self.n_kv_heads as u64, self.n_heads as u64));
+            return Err(wrong(ConfigKey::NKvHeads, Rule::TooLarge, self.n_kv_heads, self.n_heads));
         }
         if let Some(0) = self.n_heads.checked_rem(self.n_kv_heads) {
         } else {
-            return Err(wrong(ConfigKey::NKvHeads, Rule::Divides, self.n_kv_heads as u64, self.n_heads as u64));
+            return Err(wrong(ConfigKey::NKvHeads, Rule::Divides, self.n_kv_heads, self.n_heads));
         }
-        if !self.head_dim.is_multiple_of(2) {
-            return Err(wrong(ConfigKey::HeadDim, Rule::Even, self.head_dim as u64, 2));
+        if self.head_dim & 1 != 0 {
+            return Err(wrong(ConfigKey::HeadDim, Rule::Even, self.head_dim, 2));
         }
         if self.q_dim() > Self::SIZE_LIMIT as u64 {
-            return Err(wrong(ConfigKey::NHeads, Rule::TooLarge, self.q_dim(), Self::SIZE_LIMIT as u64));
+            return Err(Error::Config {
+                key: ConfigKey::NHeads,
+                rule: Rule::TooLarge,
+                found: self.q_dim(),
+                allowed: Self::SIZE_LIMIT as u64,
+            });
         }
-        if !self.norm_eps.is_finite() {
-            return Err(wrong(ConfigKey::NormEps, Rule::Finite, self.norm_eps.to_bits() as u64, 0));
-        }
-        if self.norm_eps <= 0.0 {
-            return Err(wrong(ConfigKey::NormEps, Rule::Positive, self.norm_eps.to_bits() as u64, 0));
-        }
-        if !self.attention_factor.is_finite() {
-            return Err(wrong(ConfigKey::AttentionFactor, Rule::Finite, self.attention_factor.to_bits() as u64, 0));
-        }
-        if self.attention_factor <= 0.0 {
-            return Err(wrong(ConfigKey::AttentionFactor, Rule::Positive, self.attention_factor.to_bits() as u64, 0));
+        let floats = [(ConfigKey::NormEps, self.norm_eps), (ConfigKey::AttentionFactor, self.attention_factor)];
+        let mut rest: &[(ConfigKey, f32)] = &floats;
+        while let [(key, value), tail @ ..] = rest {
+            if !value.is_finite() {
+                return Err(wrong(*key, Rule::Finite, value.to_bits(), 0));
+            }
+            if *value <= 0.0 {
+                return Err(wrong(*key, Rule::Positive, value.to_bits(), 0));
+            }
+            rest = tail;
         }
         Ok(())
     }
@@ -218,6 +228,7 @@ impl LlamaConfig {
 
     /// The number of the tensor of this kind (in `layer`, which is ignored outside the layers) in the file's order, whether or not the
     /// configuration has it.
+    #[inline(never)]
     pub const fn tensor_number(&self, kind: TensorKind, layer: u32) -> u32 {
         let after_layers = 1 + self.n_layers.wrapping_mul(self.kinds().len() as u32);
         match kind {
@@ -247,6 +258,7 @@ impl LlamaConfig {
     }
 
     /// The tensor that the configuration calls for at place `number`; past the weights come the rotation frequencies, then nothing.
+    #[inline(never)]
     pub const fn tensor(&self, number: u32) -> Option<TensorSpec> {
         let kinds = self.kinds();
         let after_layers = 1 + self.n_layers.wrapping_mul(kinds.len() as u32);
@@ -330,14 +342,14 @@ impl LlamaConfig {
         let rope_layout = match u32_at(record, 36) {
             0 => RopeLayout::Interleaved,
             1 => RopeLayout::Half,
-            other => return Err(wrong(ConfigKey::RopeLayout, Rule::Unknown, other as u64, 1)),
+            other => return Err(wrong(ConfigKey::RopeLayout, Rule::Unknown, other, 1)),
         };
         let flags = u32_at(record, 40);
         if flags > 3 {
-            return Err(wrong(ConfigKey::Other, Rule::Unknown, flags as u64, 3));
+            return Err(wrong(ConfigKey::Other, Rule::Unknown, flags, 3));
         }
-        if u32_at(record, 52) != 0 || u32_at(record, 56) != 0 || u32_at(record, 60) != 0 {
-            return Err(wrong(ConfigKey::Other, Rule::Zero, u32_at(record, 52) as u64, 0));
+        if u32_at(record, 52) | u32_at(record, 56) | u32_at(record, 60) != 0 {
+            return Err(wrong(ConfigKey::Other, Rule::Zero, u32_at(record, 52), 0));
         }
         Ok(Self {
             dim: u32_at(record, 0),
@@ -385,8 +397,10 @@ impl LlamaConfig {
     }
 }
 
-const fn wrong(key: ConfigKey, rule: Rule, found: u64, allowed: u64) -> Error {
-    Error::Config { key, rule, found, allowed }
+#[cold]
+#[inline(never)]
+const fn wrong(key: ConfigKey, rule: Rule, found: u32, allowed: u32) -> Error {
+    Error::Config { key, rule, found: found as u64, allowed: allowed as u64 }
 }
 
 impl TensorKind {
@@ -420,6 +434,7 @@ impl TensorKind {
 
 impl TensorSpec {
     /// Whether `name` is this tensor's name.
+    #[inline(never)]
     pub fn is_named(&self, name: &[u8]) -> bool {
         let Some(layer) = self.layer else {
             return name == self.kind.name().as_bytes();

@@ -39,14 +39,16 @@ impl Fixed {
     /// Reads the fixed part from a file's first bytes (more may follow).
     ///
     /// # Errors
-    /// [`Error::NotDmexp`], [`Error::Version`], [`Error::Truncated`], [`Error::Layout`] for a length or alignment that is not allowed,
+    /// [`Error::NotDmexp`], [`Error::Version`], [`Error::TomlNotBuilt`], [`Error::Truncated`], [`Error::Layout`] for a length or alignment that is not allowed,
     /// [`Error::TooLargeForTarget`].
+    #[inline(never)]
     pub const fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let version = match version(bytes) {
             Ok(version) => version,
             Err(error) => return Err(error),
         };
-        let needed = if version == 1 { FIXED_LEN_1 } else { FIXED_LEN_2 };
+        let one = cfg!(feature = "toml") && version == 1;
+        let needed = if one { FIXED_LEN_1 } else { FIXED_LEN_2 };
         if bytes.len() < needed {
             return Err(truncated(Part::Fixed, needed as u64, bytes));
         }
@@ -55,16 +57,16 @@ impl Fixed {
             header_len: u32_at(bytes, 8),
             payload_len: u64_at(bytes, 12),
             checksum: u32_at(bytes, 20),
-            index_len: if version == 1 { 0 } else { u32_at(bytes, 24) },
-            alignment: if version == 1 { 1 } else { u32_at(bytes, 28) },
+            index_len: if one { 0 } else { u32_at(bytes, 24) },
+            alignment: if one { 1 } else { u32_at(bytes, 28) },
         };
         if fixed.header_len > HEADER_LIMIT {
             return Err(wrong(Part::Header, Rule::TooLarge, 8, fixed.header_len as u64, HEADER_LIMIT as u64));
         }
-        if version == 1 && fixed.header_len == 0 {
+        if one && fixed.header_len == 0 {
             return Err(wrong(Part::Header, Rule::NotZero, 8, 0, 1));
         }
-        if version == 2 {
+        if !one {
             if fixed.index_len > INDEX_LIMIT {
                 return Err(wrong(Part::Index, Rule::TooLarge, 24, fixed.index_len as u64, INDEX_LIMIT as u64));
             }
@@ -85,9 +87,14 @@ impl Fixed {
         }
     }
 
+    /// Whether this is a format-1 file; without the feature `toml` none gets this far.
+    pub(super) const fn is_format_1(&self) -> bool {
+        cfg!(feature = "toml") && self.version == 1
+    }
+
     /// Where the TOML header starts: the length of the fixed part.
     pub const fn header_start(&self) -> u64 {
-        if self.version == 1 { FIXED_LEN_1 as u64 } else { FIXED_LEN_2 as u64 }
+        if self.is_format_1() { FIXED_LEN_1 as u64 } else { FIXED_LEN_2 as u64 }
     }
 
     /// Where the header ends and the index starts.
@@ -101,6 +108,7 @@ impl Fixed {
     }
 
     /// Where the payload starts: the next multiple of the alignment (format 1: right after the header).
+    #[inline(never)]
     pub const fn payload_start(&self) -> u64 {
         align_up(self.index_end(), self.alignment as u64)
     }
@@ -114,6 +122,7 @@ impl Fixed {
     ///
     /// # Errors
     /// [`Error::Truncated`] with the first part that does not fit, or [`Error::TrailingBytes`].
+    #[inline(never)]
     pub const fn check_len(&self, bytes: &[u8]) -> Result<(), Error> {
         let found = bytes.len() as u64;
         if self.index_start() > found {
@@ -152,6 +161,7 @@ const fn version(bytes: &[u8]) -> Result<u8, Error> {
     match array::<1>(bytes, MAGIC.len()) {
         // What is there is the beginning of the magic: a file cut short, or an empty one.
         None => Err(truncated(Part::Fixed, FIXED_LEN_1 as u64, bytes)),
+        Some([1]) if !cfg!(feature = "toml") => Err(Error::TomlNotBuilt),
         Some([version @ (1 | 2)]) => Ok(version),
         Some([found]) => Err(Error::Version { found }),
     }

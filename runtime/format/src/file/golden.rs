@@ -109,6 +109,7 @@ const fn position(record: &[u8; POSITION]) -> GoldenPosition {
 ///
 /// # Errors
 /// [`Error::Layout`] of [`Part::Golden`].
+#[inline(never)]
 pub(super) const fn check(bytes: &[u8], start: u64, config: &LlamaConfig) -> Result<(), Error> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -133,6 +134,7 @@ pub(super) const fn check(bytes: &[u8], start: u64, config: &LlamaConfig) -> Res
     Ok(())
 }
 
+#[inline(never)]
 const fn check_words(golden: &Golden<'_>, at: u64, vocab_size: u32) -> Result<(), Error> {
     let mut rest = golden.tokens.as_chunks::<4>().0;
     while let [word, tail @ ..] = rest {
@@ -167,6 +169,8 @@ const fn check_words(golden: &Golden<'_>, at: u64, vocab_size: u32) -> Result<()
     Ok(())
 }
 
+#[cold]
+#[inline(never)]
 const fn wrong(rule: Rule, offset: u64, found: u32, allowed: u32) -> Error {
     Error::Layout { part: Part::Golden, rule, offset, found: found as u64, allowed: allowed as u64 }
 }

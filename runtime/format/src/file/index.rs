@@ -4,7 +4,7 @@ use super::fixed::INDEX_LIMIT;
 use super::golden::{self, Goldens};
 use crate::arch::Architecture;
 use crate::arch::llama::{CONFIG_RECORD_LEN, LlamaConfig, TensorKind};
-use crate::bytes::{align_up, array, part, same, u16_at, u32_at, u64_at};
+use crate::bytes::{array, part, same, u16_at, u32_at, u64_at};
 use crate::tokenizer::{ARRAY_NAMES, NO_TOKEN, TOKENIZER_RECORD_LEN, TokenizerFacts, TokenizerKind};
 use crate::{ARITHMETIC, ConfigKey, DType, Dims, Error, Part, Rule, TokenizerKey};
 
@@ -20,6 +20,9 @@ pub const TENSOR_LIMIT: u32 = 65_536;
 pub const NAME_LIMIT: u32 = 128;
 
 const TOKENIZER_START: usize = HEAD_LEN + CONFIG_RECORD_LEN;
+/// Where the head says where the names and the golden vectors are; their lengths follow.
+const NAMES_AT: usize = 32;
+const GOLDEN_AT: usize = 40;
 const TENSORS_START: usize = TOKENIZER_START + TOKENIZER_RECORD_LEN;
 
 /// What the index says of one tensor.
@@ -58,14 +61,14 @@ impl TensorRecord {
     const fn decode(record: &[u8; TENSOR_RECORD_LEN], tensor: u32) -> Result<Self, Error> {
         let [_, _, _, _, _, _, code, rank, ..] = *record;
         let Some(dtype) = DType::from_code(code) else {
-            return Err(of_tensor(tensor, Rule::DType, code as u64, DType::U32.code() as u64));
+            return Err(of_tensor(tensor, Rule::DType, code as u32, DType::U32.code() as u32));
         };
         let name_len = u16_at(record, 4);
         if name_len == 0 {
             return Err(of_tensor(tensor, Rule::NotZero, 0, 1));
         }
         if name_len as u32 > NAME_LIMIT {
-            return Err(of_tensor(tensor, Rule::TooLarge, name_len as u64, NAME_LIMIT as u64));
+            return Err(of_tensor(tensor, Rule::TooLarge, name_len as u32, NAME_LIMIT));
         }
         let sizes = [u32_at(record, 8), u32_at(record, 12), u32_at(record, 16), u32_at(record, 20)];
         let dims = match Dims::new(tensor, rank as u32, sizes) {
@@ -73,25 +76,21 @@ impl TensorRecord {
             Err(error) => return Err(error),
         };
         let ([a, b, c, d], [p, q, r, s]) = (sizes, dims.padded());
-        if a != p || b != q || c != r || d != s {
-            return Err(of_tensor(tensor, Rule::Rank, rank as u64, 4));
+        if (a ^ p) | (b ^ q) | (c ^ r) | (d ^ s) != 0 {
+            return Err(of_tensor(tensor, Rule::Rank, rank as u32, 4));
         }
-        let group = u32_at(record, 24);
-        if group != 0 {
-            return Err(of_tensor(tensor, Rule::Zero, group as u64, 0));
+        let (group, flags, reserved) = (u32_at(record, 24), u32_at(record, 48), u32_at(record, 52));
+        if group | reserved != 0 {
+            return Err(of_tensor(tensor, Rule::Zero, group | reserved, 0));
         }
-        let (flags, reserved) = (u32_at(record, 48), u32_at(record, 52));
         if flags > 3 {
-            return Err(of_tensor(tensor, Rule::Unknown, flags as u64, 3));
-        }
-        if reserved != 0 {
-            return Err(of_tensor(tensor, Rule::Zero, reserved as u64, 0));
+            return Err(of_tensor(tensor, Rule::Unknown, flags, 3));
         }
         let bytes = u64_at(record, 40);
         // At most 2^48 elements of 4 bytes.
         let needed = dims.count() * dtype.size();
         if bytes != needed {
-            return Err(of_tensor(tensor, Rule::Length, bytes, needed));
+            return Err(of_tensor_long(tensor, Rule::Length, bytes, needed));
         }
         let (name_offset, crc32, offset) = (u32_at(record, 0), u32_at(record, 28), u64_at(record, 32));
         Ok(Self { name_offset, name_len, dtype, dims, crc32, offset, bytes, flags })
@@ -104,10 +103,6 @@ impl TensorRecord {
 #[derive(Clone, Copy, Debug)]
 pub struct Index<'a> {
     bytes: &'a [u8],
-    records: &'a [u8],
-    golden: &'a [u8],
-    names: &'a [u8],
-    num_tensors: u32,
 }
 
 impl<'a> Index<'a> {
@@ -119,158 +114,174 @@ impl<'a> Index<'a> {
     /// [`Error::Layout`] (offsets from the index's start), [`Error::UnknownArchitecture`], [`Error::Arithmetic`], [`Error::Config`],
     /// [`Error::Tokenizer`], [`Error::Tensor`]: the first thing that is wrong, in the order of docs/format/checks.md.
     pub const fn parse(bytes: &'a [u8], alignment: u32, payload_len: u64) -> Result<Self, Error> {
-        let index = match Self::split(bytes) {
-            Ok(index) => index,
-            Err(error) => return Err(error),
-        };
-        let config = match index.llama_config() {
+        let index = Self { bytes };
+        match index.check(alignment, payload_len) {
+            Ok(()) => Ok(index),
+            Err(error) => Err(error),
+        }
+    }
+
+    const fn check(&self, alignment: u32, payload_len: u64) -> Result<(), Error> {
+        if let Err(error) = self.check_parts() {
+            return Err(error);
+        }
+        let config = match self.llama_config() {
             Ok(config) => config,
             Err(error) => return Err(error),
         };
         if let Err(error) = config.validate() {
             return Err(error);
         }
-        if let Err(error) = index.check_tensors(alignment, payload_len) {
+        if let Err(error) = self.check_tensors(alignment, payload_len) {
             return Err(error);
         }
-        let facts = match index.tokenizer_facts() {
+        let facts = match self.tokenizer_facts() {
             Ok(facts) => facts,
             Err(error) => return Err(error),
         };
-        if let Err(error) = index.check_tokenizer_arrays(&facts) {
+        if let Err(error) = self.check_tokenizer_arrays(&facts) {
             return Err(error);
         }
-        let golden_start = TENSORS_START as u64 + index.records.len() as u64;
-        match golden::check(index.golden, golden_start, &config) {
-            Ok(()) => Ok(index),
-            Err(error) => Err(error),
-        }
+        golden::check(self.golden_bytes(), u32_at(self.bytes, GOLDEN_AT) as u64, &config)
     }
 
-    /// Checks the head and finds the parts.
-    const fn split(bytes: &'a [u8]) -> Result<Self, Error> {
-        let len = bytes.len() as u64;
-        if len < TENSORS_START as u64 {
-            return Err(layout(Part::Index, Rule::TooSmall, 0, len, TENSORS_START as u64));
+    /// Checks the head, and that the parts follow one another from the index's start to its end.
+    #[inline(never)]
+    const fn check_parts(&self) -> Result<(), Error> {
+        let len = self.bytes.len();
+        if len > INDEX_LIMIT as usize {
+            let found = if len > u32::MAX as usize { u32::MAX } else { len as u32 };
+            return Err(layout(Part::Index, Rule::TooLarge, 0, found, INDEX_LIMIT));
         }
-        if len > INDEX_LIMIT as u64 {
-            return Err(layout(Part::Index, Rule::TooLarge, 0, len, INDEX_LIMIT as u64));
-        }
-        if !len.is_multiple_of(4) {
+        let len = len as u32;
+        // The length of what follows is in the head's type: no access below needs a check of its own.
+        let Some((head, _)) = self.bytes.split_first_chunk::<TENSORS_START>() else {
+            return Err(layout(Part::Index, Rule::TooSmall, 0, len, TENSORS_START as u32));
+        };
+        if len & 3 != 0 {
             return Err(layout(Part::Index, Rule::Multiple, 0, len, 4));
         }
-        if u16_at(bytes, 0) != SCHEMA {
-            return Err(layout(Part::Index, Rule::Equal, 0, u16_at(bytes, 0) as u64, SCHEMA as u64));
+        let (schema, code) = (u16_at(head, 0), u16_at(head, 2) as u32);
+        if schema != SCHEMA {
+            return Err(layout(Part::Index, Rule::Equal, 0, schema as u32, SCHEMA as u32));
         }
-        let code = u16_at(bytes, 2) as u32;
         match Architecture::from_code(code) {
             Some(Architecture::Llama) => (),
             // Its configuration record is not laid down yet.
-            Some(Architecture::Dormouse) => return Err(layout(Part::Index, Rule::Unsupported, 2, code as u64, 1)),
+            Some(Architecture::Dormouse) => return Err(layout(Part::Index, Rule::Unsupported, 2, code, 1)),
             None => return Err(Error::UnknownArchitecture { code }),
         }
-        let arithmetic = u32_at(bytes, 4);
+        let arithmetic = u32_at(head, 4);
         if arithmetic != ARITHMETIC {
             return Err(Error::Arithmetic { found: arithmetic, expected: ARITHMETIC });
         }
-        let num_tensors = u32_at(bytes, 8);
+        let num_tensors = u32_at(head, 8);
         if num_tensors == 0 {
             return Err(layout(Part::Index, Rule::NotZero, 8, 0, 1));
         }
         if num_tensors > TENSOR_LIMIT {
-            return Err(layout(Part::Index, Rule::TooLarge, 8, num_tensors as u64, TENSOR_LIMIT as u64));
+            return Err(layout(Part::Index, Rule::TooLarge, 8, num_tensors, TENSOR_LIMIT));
         }
-        if u32_at(bytes, 60) != 0 {
-            return Err(layout(Part::Index, Rule::Zero, 60, u32_at(bytes, 60) as u64, 0));
+        if u32_at(head, 60) != 0 {
+            return Err(layout(Part::Index, Rule::Zero, 60, u32_at(head, 60), 0));
         }
-        let (golden_len, names_len) = (u32_at(bytes, 44) as u64, u32_at(bytes, 36) as u64);
-        if !golden_len.is_multiple_of(4) {
+        let (golden_len, names_len) = (u32_at(head, GOLDEN_AT + 4), u32_at(head, NAMES_AT + 4));
+        if golden_len & 3 != 0 {
             return Err(layout(Part::Golden, Rule::Multiple, 44, golden_len, 4));
         }
-        let records_len = num_tensors as u64 * TENSOR_RECORD_LEN as u64;
-        let golden_start = TENSORS_START as u64 + records_len;
-        let names_start = golden_start + golden_len;
+        // Saturated sums are past the index's end, which is below 2^27: they are refused with it.
+        let golden_start = TENSORS_START as u32 + num_tensors * TENSOR_RECORD_LEN as u32;
+        let names_start = golden_start.saturating_add(golden_len);
+        let names_end = names_start.saturating_add(names_len);
         let places = [
-            (Part::Config, 16, HEAD_LEN as u64),
-            (Part::Config, 20, CONFIG_RECORD_LEN as u64),
-            (Part::Tokenizer, 24, TOKENIZER_START as u64),
-            (Part::Tokenizer, 28, TOKENIZER_RECORD_LEN as u64),
-            (Part::Tensors, 12, TENSORS_START as u64),
-            (Part::Golden, 40, golden_start),
-            (Part::Names, 32, names_start),
+            (Part::Config, 16, HEAD_LEN as u32),
+            (Part::Config, 20, CONFIG_RECORD_LEN as u32),
+            (Part::Tokenizer, 24, TOKENIZER_START as u32),
+            (Part::Tokenizer, 28, TOKENIZER_RECORD_LEN as u32),
+            (Part::Tensors, 12, TENSORS_START as u32),
+            (Part::Golden, GOLDEN_AT as u32, golden_start),
+            (Part::Names, NAMES_AT as u32, names_start),
         ];
-        let mut rest: &[(Part, usize, u64)] = &places;
+        let mut rest: &[(Part, u32, u32)] = &places;
         while let [(part, at, expected), tail @ ..] = rest {
-            let found = u32_at(bytes, *at) as u64;
+            let found = u32_at(self.bytes, *at as usize);
             if found != *expected {
-                return Err(layout(*part, Rule::Overlap, *at as u64, found, *expected));
+                return Err(layout(*part, Rule::Overlap, *at, found, *expected));
             }
             rest = tail;
         }
-        let end = names_start + align_up(names_len, 4);
+        let end = names_end.saturating_add(3) & !3;
         if end != len {
             return Err(layout(Part::Index, Rule::Length, 36, len, end));
         }
-        // The sums above end at the index's length, so all of these are there and fit `usize`.
-        let (Some(records), Some(golden), Some(names), Some((_, mut padding))) = (
-            part(bytes, TENSORS_START, records_len as usize),
-            part(bytes, golden_start as usize, golden_len as usize),
-            part(bytes, names_start as usize, names_len as usize),
-            bytes.split_at_checked((names_start + names_len) as usize),
-        ) else {
-            return Err(layout(Part::Index, Rule::Length, 36, len, end));
-        };
-        while let [byte, tail @ ..] = padding {
-            if *byte != 0 {
-                return Err(layout(Part::Names, Rule::Zero, len - padding.len() as u64, *byte as u64, 0));
+        let mut at = names_end;
+        while at < end {
+            let [byte] = match array::<1>(self.bytes, at as usize) {
+                Some(byte) => byte,
+                None => [0],
+            };
+            if byte != 0 {
+                return Err(layout(Part::Names, Rule::Zero, at, byte as u32, 0));
             }
-            padding = tail;
+            at += 1;
         }
-        Ok(Self { bytes, records, golden, names, num_tensors })
+        Ok(())
     }
 
     /// Checks each record, and that names and bytes follow one another without holes to the ends that are stated.
+    #[inline(never)]
     const fn check_tensors(&self, alignment: u32, payload_len: u64) -> Result<(), Error> {
-        let alignment = alignment as u64;
-        let (mut number, mut name_end, mut end, mut params) = (0u32, 0u64, 0u64, 0u64);
-        while number < self.num_tensors {
+        // A payload lies in memory, so `usize` holds every place in it; larger numbers in the file are past its end anyway.
+        let payload_len = place(payload_len);
+        let alignment = alignment as usize;
+        let names_len = u32_at(self.bytes, NAMES_AT + 4);
+        let (mut number, mut name_end, mut end, mut params) = (0u32, 0u32, 0usize, 0u64);
+        while number < self.num_tensors() {
             let record = match self.decode(number) {
                 Ok(record) => record,
                 Err(error) => return Err(error),
             };
-            if record.name_offset as u64 != name_end {
-                let at = TENSORS_START as u64 + number as u64 * TENSOR_RECORD_LEN as u64;
-                return Err(layout(Part::Names, Rule::Overlap, at, record.name_offset as u64, name_end));
+            if record.name_offset != name_end {
+                let at = TENSORS_START as u32 + number * TENSOR_RECORD_LEN as u32;
+                return Err(layout(Part::Names, Rule::Overlap, at, record.name_offset, name_end));
             }
-            name_end += record.name_len as u64;
-            let Some(name) = part(self.names, record.name_offset as usize, record.name_len as usize) else {
-                return Err(layout(Part::Names, Rule::Length, 36, self.names.len() as u64, name_end));
-            };
+            name_end += record.name_len as u32;
+            if name_end > names_len {
+                return Err(layout(Part::Names, Rule::Length, 36, names_len, name_end));
+            }
+            let name = self.name_of(&record);
             if let Err(error) = check_name(name, number) {
                 return Err(error);
             }
-            if align_up(record.offset, alignment) != record.offset {
-                return Err(of_tensor(number, Rule::Multiple, record.offset, alignment));
+            let offset = place(record.offset);
+            if offset & alignment.wrapping_sub(1) != 0 {
+                return Err(of_tensor_long(number, Rule::Multiple, record.offset, alignment as u64));
             }
             // `end` is at most `payload_len`, a length that lies in memory: no overflow.
-            let expected = align_up(end, alignment);
-            if record.offset != expected {
-                return Err(of_tensor(number, Rule::Overlap, record.offset, expected));
+            let expected = (end.wrapping_add(alignment.wrapping_sub(1))) & !alignment.wrapping_sub(1);
+            if offset != expected {
+                return Err(of_tensor_long(number, Rule::Overlap, record.offset, expected as u64));
             }
-            if record.bytes > payload_len.saturating_sub(record.offset) {
-                return Err(of_tensor(number, Rule::Range, record.offset.saturating_add(record.bytes), payload_len));
+            if place(record.bytes) > payload_len.saturating_sub(offset) {
+                return Err(of_tensor_long(number, Rule::Range, record.offset.saturating_add(record.bytes), payload_len as u64));
             }
-            end = record.offset + record.bytes;
+            end = offset + record.bytes as usize;
             if is_parameter(name) {
                 params += record.dims.count();
             }
             number += 1;
         }
-        if name_end != self.names.len() as u64 {
-            return Err(layout(Part::Names, Rule::Length, 36, self.names.len() as u64, name_end));
+        if name_end != names_len {
+            return Err(layout(Part::Names, Rule::Length, 36, names_len, name_end));
         }
         if end != payload_len {
-            return Err(layout(Part::Payload, Rule::Length, 12, payload_len, end));
+            return Err(Error::Layout {
+                part: Part::Payload,
+                rule: Rule::Length,
+                offset: 12,
+                found: payload_len as u64,
+                allowed: end as u64,
+            });
         }
         if params != self.num_params() {
             return Err(Error::Config { key: ConfigKey::NumParams, rule: Rule::Equal, found: self.num_params(), allowed: params });
@@ -308,12 +319,10 @@ impl<'a> Index<'a> {
 
     /// What is wrong with tensor `number` as a tokenizer's array of this name, type and length (`None`: any).
     const fn array_fault(&self, number: u32, name: &[u8], dtype: DType, len: Option<u64>) -> Option<(Rule, u64, u64)> {
-        let (Some(record), Some(found)) = (self.record(number), self.name_bytes(number)) else {
-            return Some((Rule::Missing, number as u64, self.num_tensors as u64));
+        let record = match self.record(number) {
+            Some(record) if same(self.name_of(&record), name) => record,
+            _ => return Some((Rule::Missing, number as u64, self.num_tensors() as u64)),
         };
-        if !same(found, name) {
-            return Some((Rule::Missing, number as u64, self.num_tensors as u64));
-        }
         if record.dtype.code() != dtype.code() {
             return Some((Rule::DType, record.dtype.code() as u64, dtype.code() as u64));
         }
@@ -327,13 +336,27 @@ impl<'a> Index<'a> {
     }
 
     const fn decode(&self, number: u32) -> Result<TensorRecord, Error> {
-        let missing = of_tensor(number, Rule::Range, number as u64, self.num_tensors as u64);
-        if number >= self.num_tensors {
-            return Err(missing);
+        if number < self.num_tensors()
+            && let Some((_, from_record)) = self.bytes.split_at_checked(TENSORS_START + number as usize * TENSOR_RECORD_LEN)
+            && let Some((record, _)) = from_record.split_first_chunk::<TENSOR_RECORD_LEN>()
+        {
+            return TensorRecord::decode(record, number);
         }
-        match array::<TENSOR_RECORD_LEN>(self.records, number as usize * TENSOR_RECORD_LEN) {
-            Some(record) => TensorRecord::decode(&record, number),
-            None => Err(missing),
+        Err(of_tensor(number, Rule::Range, number, self.num_tensors()))
+    }
+
+    const fn name_of(&self, record: &TensorRecord) -> &'a [u8] {
+        let start = u32_at(self.bytes, NAMES_AT) as usize + record.name_offset as usize;
+        match part(self.bytes, start, record.name_len as usize) {
+            Some(name) => name,
+            None => &[],
+        }
+    }
+
+    const fn golden_bytes(&self) -> &'a [u8] {
+        match part(self.bytes, u32_at(self.bytes, GOLDEN_AT) as usize, u32_at(self.bytes, GOLDEN_AT + 4) as usize) {
+            Some(golden) => golden,
+            None => &[],
         }
     }
 
@@ -349,7 +372,7 @@ impl<'a> Index<'a> {
 
     /// How many tensors there are, 1 to [`TENSOR_LIMIT`], tokenizer arrays included.
     pub const fn num_tensors(&self) -> u32 {
-        self.num_tensors
+        u32_at(self.bytes, 8)
     }
 
     /// How many numbers the weights are; `parse` counted them.
@@ -383,7 +406,7 @@ impl<'a> Index<'a> {
 
     pub(super) const fn name_bytes(&self, number: u32) -> Option<&'a [u8]> {
         match self.record(number) {
-            Some(record) => part(self.names, record.name_offset as usize, record.name_len as usize),
+            Some(record) => Some(self.name_of(&record)),
             None => None,
         }
     }
@@ -394,7 +417,7 @@ impl<'a> Index<'a> {
     /// [`Error::OtherArchitecture`] if the model is not a Llama; no other after `parse`.
     pub const fn llama_config(&self) -> Result<LlamaConfig, Error> {
         match array::<CONFIG_RECORD_LEN>(self.bytes, HEAD_LEN) {
-            Some(record) => LlamaConfig::from_record(&record),
+            Some(ref record) => LlamaConfig::from_record(record),
             None => Err(Error::OtherArchitecture { found: self.architecture().code(), expected: Architecture::Llama.code() }),
         }
     }
@@ -404,19 +427,17 @@ impl<'a> Index<'a> {
     /// # Errors
     /// None after `parse`.
     pub const fn tokenizer_facts(&self) -> Result<TokenizerFacts, Error> {
-        let config = match self.llama_config() {
-            Ok(config) => config,
-            Err(error) => return Err(error),
-        };
+        // The configuration's seventh word is `vocab_size`.
+        let vocab_size = u32_at(self.bytes, HEAD_LEN + 24);
         match array::<TOKENIZER_RECORD_LEN>(self.bytes, TOKENIZER_START) {
-            Some(record) => TokenizerFacts::from_record(&record, config.vocab_size),
+            Some(ref record) => TokenizerFacts::from_record(record, vocab_size),
             None => Ok(TokenizerFacts::NONE),
         }
     }
 
     /// The golden vectors; `parse` walked through all of them.
     pub const fn golden(&self) -> Goldens<'a> {
-        Goldens::new(self.golden)
+        Goldens::new(self.golden_bytes())
     }
 }
 
@@ -435,17 +456,30 @@ pub(super) const fn check_name(name: &[u8], tensor: u32) -> Result<(), Error> {
     let mut rest = name;
     while let [byte, tail @ ..] = rest {
         if !matches!(*byte, b' '..=b'~') {
-            return Err(of_tensor(tensor, Rule::Ascii, *byte as u64, b'~' as u64));
+            return Err(of_tensor(tensor, Rule::Ascii, *byte as u32, b'~' as u32));
         }
         rest = tail;
     }
     Ok(())
 }
 
-const fn of_tensor(tensor: u32, rule: Rule, found: u64, allowed: u64) -> Error {
+/// A number of the file as a place in memory; past all of it if it does not fit.
+const fn place(number: u64) -> usize {
+    if number > usize::MAX as u64 { usize::MAX } else { number as usize }
+}
+
+#[cold]
+#[inline(never)]
+const fn of_tensor(tensor: u32, rule: Rule, found: u32, allowed: u32) -> Error {
+    of_tensor_long(tensor, rule, found as u64, allowed as u64)
+}
+
+const fn of_tensor_long(tensor: u32, rule: Rule, found: u64, allowed: u64) -> Error {
     Error::Tensor { tensor, rule, found, allowed }
 }
 
-const fn layout(part: Part, rule: Rule, offset: u64, found: u64, allowed: u64) -> Error {
-    Error::Layout { part, rule, offset, found, allowed }
+#[cold]
+#[inline(never)]
+const fn layout(part: Part, rule: Rule, offset: u32, found: u32, allowed: u32) -> Error {
+    Error::Layout { part, rule, offset: offset as u64, found: found as u64, allowed: allowed as u64 }
 }

@@ -82,44 +82,55 @@ impl<'a> ModelFile<'a> {
     ///
     /// # Errors
     /// The first thing that is wrong, in the order of docs/format/checks.md.
+    #[inline(never)]
     pub fn open(bytes: &'a [u8]) -> Result<Self, Error> {
-        let fixed = Fixed::parse(bytes)?;
+        match Fixed::parse(bytes) {
+            Ok(ref fixed) => Self::open_parts(bytes, fixed),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_parts(bytes: &'a [u8], fixed: &Fixed) -> Result<Self, Error> {
         fixed.check_len(bytes)?;
-        // `check_len` made sure that every part lies within `bytes`, so the conversions and `part` cannot fail.
-        let slice = |start: u64, end: u64| part(bytes, start as usize, end.saturating_sub(start) as usize).unwrap_or(&[]);
-        let header = slice(fixed.header_start(), fixed.index_start());
-        let index = slice(fixed.index_start(), fixed.index_end());
-        let padding = slice(fixed.index_end(), fixed.payload_start());
-        let payload = slice(fixed.payload_start(), fixed.file_len());
-        if fixed.version == 2 {
-            let computed = crc32::checksum(&[slice(0, 20), slice(24, fixed.index_end())]);
+        // `check_len` made sure that every part lies within `bytes`, so the lengths fit `usize` and nothing is cut short.
+        let mut rest = bytes;
+        let padding_len = fixed.payload_start().wrapping_sub(fixed.index_end()) as usize;
+        take(&mut rest, fixed.header_start() as usize);
+        let header = take(&mut rest, fixed.header_len as usize);
+        let index = take(&mut rest, fixed.index_len as usize);
+        let padding = take(&mut rest, padding_len);
+        let payload = rest;
+        if !fixed.is_format_1() {
+            let before = bytes.len().wrapping_sub(payload.len()).wrapping_sub(padding_len);
+            let computed = crc32::checksum(&[part(bytes, 0, 20).unwrap_or(&[]), part(bytes, 24, before.wrapping_sub(24)).unwrap_or(&[])]);
             if computed != fixed.checksum {
                 return Err(Error::Checksum { part: Part::Fixed, tensor: u32::MAX, stored: fixed.checksum, computed });
             }
             if let Some((at, byte)) = padding.iter().enumerate().find(|(_, byte)| **byte != 0) {
-                let offset = fixed.index_end() + at as u64;
+                let offset = (before + at) as u64;
                 return Err(Error::Layout { part: Part::Padding, rule: Rule::Zero, offset, found: u64::from(*byte), allowed: 0 });
             }
         }
         let header = core::str::from_utf8(header)
             .map_err(|error| Error::Toml { offset: fixed.header_start() + error.valid_up_to() as u64, rule: Rule::Utf8 })?;
-        let container = Self::container(&fixed, header, index)?;
-        let file = Self { fixed, header, container, payload };
+        let container = Self::container(fixed, header, index)?;
+        let file = Self { fixed: *fixed, header, container, payload };
         file.check_names()?;
         Ok(file)
     }
 
     fn container(fixed: &Fixed, header: &'a str, index: &'a [u8]) -> Result<Container<'a>, Error> {
-        if fixed.version == 2 {
-            return Ok(Container::V2(Index::parse(index, fixed.alignment, fixed.payload_len)?));
-        }
         #[cfg(feature = "toml")]
-        return Ok(Container::V1(toml_v1::Header::parse(header, fixed.header_start(), fixed.payload_len)?));
-        #[cfg(not(feature = "toml"))]
-        {
-            let _ = header;
-            Err(Error::TomlNotBuilt)
+        if fixed.is_format_1() {
+            return Ok(Container::V1(toml_v1::Header::parse(header, fixed.header_start(), fixed.payload_len)?));
         }
+        let _ = header;
+        Ok(Container::V2(Index::parse(index, fixed.alignment, fixed.payload_len)?))
+    }
+
+    /// Whether this is a format-1 file.
+    pub(crate) const fn is_format_1(&self) -> bool {
+        self.fixed.is_format_1()
     }
 
     /// The format's version: 1 or 2.
@@ -231,6 +242,7 @@ impl<'a> ModelFile<'a> {
         }
     }
 
+    #[inline(never)]
     fn check_names(&self) -> Result<(), Error> {
         match &self.container {
             #[cfg(feature = "toml")]
@@ -268,6 +280,7 @@ impl<'a> ModelFile<'a> {
     /// # Errors
     /// [`Error::OtherArchitecture`]; [`Error::Config`] of [`ConfigKey::RopeInvFreq`] if the tensor is missing, has another name, type or length, if `out` has another
     /// length, or if a frequency is not finite and above 0.
+    #[inline(never)]
     pub fn rope_inv_freq(&self, out: &mut [f32]) -> Result<(), Error> {
         let config = self.llama_config()?;
         let wrong = |rule, found, allowed| Err(Error::Config { key: ConfigKey::RopeInvFreq, rule, found, allowed });
@@ -335,7 +348,16 @@ impl<'a> ModelFile<'a> {
     }
 }
 
+/// Cuts `len` bytes off the front of `rest`; none if there are not as many.
+#[inline(never)]
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> &'a [u8] {
+    let Some((first, after)) = rest.split_at_checked(len) else { return &[] };
+    *rest = after;
+    first
+}
+
 impl<'a> Tensor<'a> {
+    #[inline(never)]
     fn from_index(index: &Index<'a>, number: u32, payload: &'a [u8]) -> Option<Self> {
         let record = index.record(number)?;
         let name = index.name(number)?;

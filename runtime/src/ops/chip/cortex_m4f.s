@@ -176,8 +176,8 @@
 @ void f(const T *w, const float *x, size_t n, size_t stride, float *out, float *out_end)
 @ out[r] = dot8(w + r * stride bytes, x) for an even number of rows, two at a time, eight lanes each: s16-s23 and s24-s31.
 @ r0, r5 rows; r7 x; r1 its start, r6 the end of its whole blocks; r2 n & 7; r3 stride; r4, r8 out and its end;
-@ r9 where the loop of four blocks is entered so that it comes out even; r10 sixteen zeros; r11 from the end of a row to the start of the next.
-.macro MATVEC name, shift, block, four, two, one
+@ r9 where the loop of blocks (four for f32; one for the others, which are long already) is entered so that it comes out even; r10 sixteen zeros; r11 from the end of a row to the start of the next.
+.macro MATVEC name, shift, block, four, two, one, unrolled
     FUNCTION \name
     push {r4-r11, lr}
     vpush {s16-s31}
@@ -185,6 +185,7 @@
     ldr r8, [sp, #104]
     lsr r5, r2, #3
     add r6, r1, r5, lsl #5
+.if \unrolled
     and r9, r5, #3
     cmp r5, #0
     it eq
@@ -192,17 +193,27 @@
     adr r10, 90f
     ldr r9, [r10, r9, lsl #2]
     add r9, r9, r10
+.endif
     sub r11, r3, r2, lsl #\shift
     and r2, r2, #7
     adr r10, 91f
 10: add r5, r0, r3
     mov r7, r1
     vldmia r10, {s16-s31}
+.if \unrolled
     bx r9
-20: \block
+.else
+    cmp r7, r6
+    beq 30f
+.endif
+20:
+.if \unrolled
+    \block
 21: \block
 22: \block
-23: \block
+23:
+.endif
+    \block
     cmp r7, r6
     bne 20b
 30: cmp r2, #0
@@ -249,18 +260,20 @@
 54: \one s16, s24
     b 40b
     .p2align 2
+.if \unrolled
 90: .word 20b - 90b + 1
     .word 23b - 90b + 1
     .word 22b - 90b + 1
     .word 21b - 90b + 1
     .word 30b - 90b + 1
+.endif
 91: .zero 64
     .size \name, . - \name
 .endm
 
-    MATVEC dmexp_m4f_matvec_f32, 2, BLOCK_F32, FOUR_F32, TWO_F32, ONE_F32
-    MATVEC dmexp_m4f_matvec_f16, 1, BLOCK_F16, FOUR_F16, TWO_F16, ONE_NEVER
-    MATVEC dmexp_m4f_matvec_bf16, 1, BLOCK_BF16, FOUR_BF16, TWO_BF16, ONE_NEVER
+    MATVEC dmexp_m4f_matvec_f32, 2, BLOCK_F32, FOUR_F32, TWO_F32, ONE_F32, 1
+    MATVEC dmexp_m4f_matvec_f16, 1, BLOCK_F16, FOUR_F16, TWO_F16, ONE_NEVER, 0
+    MATVEC dmexp_m4f_matvec_bf16, 1, BLOCK_BF16, FOUR_BF16, TWO_BF16, ONE_NEVER, 0
 
 .macro ADD8 a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7
     vadd.f32 \a0, \a0, \b0
