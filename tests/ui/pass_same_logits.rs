@@ -35,7 +35,7 @@ fn opened<const LEN: usize>(bytes: &[u8], context: u32, kv: KvDType, tokenizer: 
         place.copy_from_slice(bytes);
         assert_eq!(place.as_ptr().addr() % 4, shift);
         let file = ModelFile::open(place).unwrap();
-        let model = Model::bind(&file).unwrap().with_context(context).with_kv(kv).with_tokenizer(tokenizer);
+        let model = Model::bind(&file).unwrap().with_context(context).with_kv(kv).with_tokenizer(tokenizer).unwrap();
         logits::<LEN>(model)
     });
     assert!(all.iter().all(|logits| *logits == all[0]), "the place of the bytes changes nothing");

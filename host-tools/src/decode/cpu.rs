@@ -42,7 +42,7 @@ impl<'a> Cpu<'a> {
                 let what = format!("has {vocab_size} tokens, but the tokenizer has {pieces} pieces");
                 return Err(Error::mismatch(what).advise("name the tokenizer that the model was trained with").in_file(loaded.path()));
             }
-            model = model.with_tokenizer(tokenizer);
+            model = model.with_tokenizer(tokenizer).map_err(|error| loaded.explain(error))?;
         }
         let bytes = model.arena_len().map_err(|error| loaded.explain(error))?;
         let words = bytes.div_ceil(size_of::<u32>());

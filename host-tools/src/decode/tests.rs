@@ -5,7 +5,7 @@ use crate::checkpoint;
 use crate::error::Class;
 use crate::export::tests::{SMALL, Shape, data, export, open, options, tokenizer};
 use crate::export::{Format, Options};
-use dmexp::Sampler;
+use dmexp::{Sampler, Step, StopReason};
 use dmexp_format::arch::llama::LlamaConfig;
 use dmexp_format::host::{self, Figures, Header, Payload, Provenance, TensorEntry, TensorSpec, write_v2};
 use dmexp_format::{DType, KvDType};
@@ -98,6 +98,86 @@ fn contexts_and_tokens_outside_their_range_are_requests_that_fail() {
     decoder.reset();
     decoder.feed(&[1, 2]).unwrap();
     assert_eq!(decoder.feed(&[3]).unwrap(), again);
+}
+
+/// What firmware writes text to.
+struct Text(Vec<u8>);
+
+impl embedded_io::ErrorType for Text {
+    type Error = std::convert::Infallible;
+}
+
+impl embedded_io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Self::Error> {
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+fn with_text() -> (TempDir, Loaded) {
+    let folder = TempDir::new().unwrap();
+    let mut source = open(SMALL.random());
+    source.tokenizer = Some(tokenizer(300));
+    let report = export(&source, &options(&folder, DType::F32, Format::V2)).unwrap();
+    let loaded = Loaded::open(&report.out).unwrap();
+    (folder, loaded)
+}
+
+#[test]
+fn a_text_that_is_over_stays_over_until_there_is_more() {
+    let (_folder, loaded) = with_text();
+    let mut cpu = Cpu::new(&loaded, &CpuOptions { context: Some(5), ..CpuOptions::default() }).unwrap();
+    let mut session = cpu.session(Sampler::greedy()).unwrap().ignoring_end_of_text(true);
+    let full = session.generate("a", 100, &mut Text(Vec::new())).unwrap();
+    assert_eq!(full.stop, StopReason::ContextFull);
+    let again = session.generate("", 100, &mut Text(Vec::new())).unwrap();
+    assert_eq!((again.prompt_tokens, again.tokens, again.stop), (0, 0, StopReason::ContextFull));
+    session.push_tokens(&[]).unwrap();
+    assert!(matches!(session.step(), Ok(Step::Stop(StopReason::ContextFull))));
+    assert!(session.prompt(b"a").is_err());
+    assert!(matches!(session.step(), Ok(Step::Stop(StopReason::ContextFull))));
+    session.reset();
+    assert!(matches!(session.step(), Err(dmexp::format::Error::NoPrompt)));
+    assert_eq!(session.generate("a", 100, &mut Text(Vec::new())).unwrap(), full);
+}
+
+#[test]
+fn a_prompt_that_fits_a_short_context_is_taken_and_a_longer_one_is_said_to_be_too_long() {
+    let (_folder, loaded) = with_text();
+    for kv in [KvDType::F16, KvDType::F32] {
+        for context in 1..6 {
+            let mut cpu = Cpu::new(&loaded, &CpuOptions { context: Some(context), kv, tokenizer: None }).unwrap();
+            let mut session = cpu.session(Sampler::greedy()).unwrap();
+            // Begin, the space before the text, and a token a byte.
+            for bytes in 1..8 {
+                session.reset();
+                let tokens = bytes + 2;
+                match session.prompt(&vec![b'z'; bytes as usize]) {
+                    Ok(added) => assert!(added == tokens && tokens <= context),
+                    Err(dmexp::format::Error::PromptTooLong { tokens: found, room }) => {
+                        assert!((found, room) == (u64::from(tokens), u64::from(context)) && tokens > context);
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn another_models_tokenizer_is_refused_by_the_runtime_itself() {
+    let (_folder, loaded) = exported(Format::V1);
+    let model = loaded.model().unwrap();
+    let other = TokenizerArrays::new(&tokenizer(301));
+    let error = model.with_tokenizer(other.tokenizer().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("301") && error.to_string().contains("300"), "{error}");
+    let own = TokenizerArrays::new(&tokenizer(300));
+    assert!(model.with_tokenizer(own.tokenizer().unwrap()).is_ok());
+    assert!(model.with_tokenizer(dmexp::tokenizer::Tokenizer::NONE).is_ok());
 }
 
 #[test]
