@@ -5,3 +5,4 @@ pub mod checkpoint;
 pub mod decode;
 pub mod error;
 pub mod export;
+pub mod target;

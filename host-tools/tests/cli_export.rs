@@ -84,13 +84,20 @@ fn a_refused_export_leaves_what_was_there() {
     assert_eq!(files(folder.path()), ["large.bin", "out.dmexp"]);
     line(folder.path(), "export run --checkpoint large.bin --dtype bf16 --out out.dmexp").ok();
     line(folder.path(), "export verify out.dmexp").ok();
-    line(folder.path(), "export run --checkpoint large.bin --out large.bin").refused(1, &["large.bin", "checkpoint itself"]);
+    line(folder.path(), "export run --checkpoint large.bin --out large.bin").refused(1, &["large.bin", "would be replaced"]);
     line(folder.path(), "export run --checkpoint large.bin --out no/such.dmexp").refused(1, &["no/such.dmexp"]);
 }
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_leaves_no_file() {
+fn neither_ctrl_c_nor_sigterm_leaves_a_file() {
+    for signal in ["-INT", "-TERM"] {
+        stopped_by(signal);
+    }
+}
+
+#[cfg(unix)]
+fn stopped_by(signal: &str) {
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
     let folder = folder();
@@ -105,7 +112,7 @@ fn ctrl_c_leaves_no_file() {
         assert!(start.elapsed() < Duration::from_mins(1), "the export did not begin");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{err}");

@@ -22,9 +22,11 @@ fn text_becomes_ids_and_ids_become_text() {
     let json = run(folder.path(), &["detokenize", "--export", "tiny.dmexp", "--tokens", "195,169", "--json"]).json();
     assert_eq!(json, json!({ "text": "é" }));
     // Stdin is taken byte for byte.
-    let input = b"x\n\xff\0y";
+    let input = b"x\n\xff\x01y";
     let ids = piped(folder.path(), &["tokenize", "--export", "tiny.dmexp", "--text", "-"], input).ok();
-    assert_eq!(ids.text(), "0 120 10 255 0 121\n");
+    assert_eq!(ids.text(), "0 120 10 255 1 121\n");
+    // The token 0 means that a text begins: a byte 0 in a text does not.
+    piped(folder.path(), &["tokenize", "--export", "tiny.dmexp", "--text", "-"], b"x\0").refused(1, &["0x00", "offset 1"]);
 }
 
 #[test]
@@ -118,6 +120,8 @@ fn logits_are_written_as_rows_of_f32() {
     line(folder.path(), "logits --export tiny.dmexp --tokens 1 --out no/l.f32").refused(1, &["no/l.f32"]);
     line(folder.path(), "logits --export tiny.dmexp --tokens 1 --out .").refused(1, &["a folder"]);
     line(folder.path(), "logits --export tiny.dmexp --tokens 1 --out tiny.dmexp").refused(1, &["would be replaced"]);
+    #[cfg(unix)]
+    line(folder.path(), "logits --export tiny.dmexp --tokens 1 --out /dev/null").refused(1, &["/dev/null", "not a regular file"]);
     line(folder.path(), "logits --export tiny.dmexp").refused(2, &["--tokens", "--text"]);
     line(folder.path(), "logits --export tiny.dmexp --tokens 1 --text a").refused(2, &["cannot be used with"]);
     assert_eq!(files(folder.path()), ["tiny.bin", "tiny.dmexp"]);

@@ -104,13 +104,22 @@ pub(crate) fn bytes_of(argument: &OsStr) -> Outcome<Vec<u8>> {
     }
 }
 
+/// The most bytes of a text or a list of tokens: far past every context, and little enough for any host. Without it an endless input would take all memory.
+const TEXT_LIMIT: u64 = 64_000_000;
+
 /// Everything that comes from stdin.
 pub(crate) fn stdin() -> Outcome<Vec<u8>> {
+    all_of(std::io::stdin().lock(), Path::new("stdin"))
+}
+
+/// Everything that comes from `source`, which errors call `name`.
+fn all_of(source: impl Read, name: &Path) -> Outcome<Vec<u8>> {
     let mut bytes = Vec::new();
-    match std::io::stdin().lock().read_to_end(&mut bytes) {
-        Ok(_) => Ok(bytes),
-        Err(error) => Err(Failure::Told(Error::unreadable(Path::new("stdin"), error))),
+    source.take(TEXT_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| Failure::Told(Error::unreadable(name, error)))?;
+    if bytes.len() as u64 > TEXT_LIMIT {
+        return Err(request(format!("{} gives more than {TEXT_LIMIT} bytes", name.display()), "give a text that fits the model's context"));
     }
+    Ok(bytes)
 }
 
 /// An argument that is a text, or `-` for stdin.
@@ -133,7 +142,8 @@ pub(crate) fn file_or_stdin(path: &OsString) -> Outcome<Vec<u8>> {
         return stdin();
     }
     let path = Path::new(path);
-    std::fs::read(path).map_err(|error| Failure::Told(Error::unreadable(path, error)))
+    let file = std::fs::File::open(path).map_err(|error| Failure::Told(Error::unreadable(path, error)))?;
+    all_of(file, path)
 }
 
 /// Replaces `\n`, `\r`, `\t`, `\\`, `\"` and `\xNN`.
@@ -186,6 +196,13 @@ mod tests {
         for wrong in [r"\", r"\q", r"\x", r"\x4", r"\xg0"] {
             assert!(unescape(wrong.as_bytes()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_endless_text_is_refused() {
+        let error = all_of(std::io::repeat(b'a'), Path::new("stdin")).unwrap_err();
+        assert!(format!("{error:?}").contains("more than 64000000 bytes"), "{error:?}");
+        assert_eq!(all_of(&b"abc"[..], Path::new("stdin")).unwrap(), b"abc");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `dmexp export run`: a checkpoint becomes a `.dmexp`.
 
 use super::args;
-use super::atomic::not_the_same;
 use super::failure::{Outcome, request};
 use super::figures::{TensorLine, by_dtype, magnitude, tensor_table};
 use super::model::for_checkpoint;
@@ -10,6 +9,7 @@ use clap::Args;
 use dmexp_format::DType;
 use dmexp_tools::checkpoint::{self, Config};
 use dmexp_tools::export::{self, Format, Options, Phase, Progress, Report};
+use dmexp_tools::target::Target;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::ffi::OsString;
@@ -94,7 +94,7 @@ pub(crate) fn run(command: &Run) -> Outcome {
     match &command.tokenizer {
         Some(name) => {
             if name != "bytes" {
-                not_the_same(&command.out(), Path::new(name))?;
+                Target::new(&command.out(), [Path::new(name)])?;
             }
             checkpoint.tokenizer = Some(for_checkpoint(name, command.bos, vocab_size)?);
         }
@@ -133,13 +133,18 @@ pub(crate) fn run(command: &Run) -> Outcome {
     Ok(print(&report, command.tensors, &command.checkpoint)?)
 }
 
-/// Set by Ctrl-C. A second one ends the process at once.
+/// Set by Ctrl-C and by SIGTERM, so that neither leaves a temporary file. A second one ends the process at once.
 fn cancel_flag() -> Outcome<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGINT, 130, Arc::clone(&flag))?;
-    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag))?;
+    for signal in SIGNALS {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
     Ok(flag)
 }
+
+/// Not SIGHUP: a handler would undo what `nohup` did.
+const SIGNALS: [i32; 2] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
 
 /// The progress bar, a new one for each phase: on terminals only.
 struct Shown {

@@ -1,10 +1,10 @@
 //! `dmexp logits`: what a model says of every position of a given text.
 
+use super::args;
 use super::failure::{Outcome, request};
 use super::model::{ModelArgs, encode, known, needed};
 use super::output::{bytes, count, float, json, quoted, table};
 use super::tokenize::piece;
-use super::{args, atomic};
 use clap::Args;
 use dmexp::Sampler;
 use dmexp::tokenizer::Tokenizer;
@@ -12,6 +12,7 @@ use dmexp_format::tokenizer::TokenizerKind;
 use dmexp_tools::decode::Decoder;
 use dmexp_tools::decode::golden::top5;
 use dmexp_tools::error::Error;
+use dmexp_tools::target::Target;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -54,6 +55,7 @@ struct Row {
 /// Runs the command.
 pub(crate) fn run(command: &Logits) -> Outcome {
     let opened = command.model.open()?;
+    let target = command.out.as_deref().map(|out| Target::new(out, command.model.files())).transpose()?;
     let mut cpu = command.model.cpu(&opened)?;
     let model = *cpu.model();
     let vocab_size = model.network().config().vocab_size;
@@ -86,8 +88,8 @@ pub(crate) fn run(command: &Logits) -> Outcome {
             Ok(())
         })
     };
-    match &command.out {
-        Some(out) => atomic::write(out, &command.model.export, feed)?,
+    match &target {
+        Some(target) => target.write(feed)?,
         None => feed(&mut io::sink())?,
     }
     if command.json {

@@ -1,7 +1,6 @@
 //! The command line, one file a subcommand; `main.rs` calls [`main`]. The work is done by the library: here are arguments in, words and exit codes out.
 
 mod args;
-mod atomic;
 mod completions;
 mod detokenize;
 mod export_run;
@@ -29,7 +28,7 @@ Examples:
   dmexp export info stories.dmexp
   dmexp generate --export stories.dmexp --prompt \"Once upon a time\"
 
-Exit codes: 0 done; 1 a file was refused or found wrong, or the work failed; 2 the command line is wrong; 130 stopped by Ctrl-C.
+Exit codes: 0 done; 1 a file was refused or found wrong, or the work failed; 2 the command line is wrong; 130 stopped by Ctrl-C or SIGTERM.
 A reader that closes its end of the pipe early (`| head`) is no failure.
 KB, MB and GB are 1000, 1000000 and 1000000000 bytes. NO_COLOR=1 turns colour off.";
 

@@ -37,6 +37,12 @@ impl ModelArgs {
         Opened::open(&self.export, self.tokenizer.as_deref())
     }
 
+    /// The files that are read.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let tokenizer = self.tokenizer.as_deref().filter(|name| *name != "bytes").map(Path::new);
+        std::iter::once(self.export.as_path()).chain(tokenizer)
+    }
+
     /// The model with the memory for one text.
     pub(crate) fn cpu<'o>(&self, opened: &'o Opened) -> Outcome<Cpu<'o>> {
         let tokenizer = opened.arrays.as_ref().map(TokenizerArrays::tokenizer).transpose()?;

@@ -1,12 +1,12 @@
 //! `dmexp export strip`: the form of a file for firmware.
 
-use super::atomic;
 use super::failure::{Outcome, request};
 use super::output::{bytes, json};
 use clap::Args;
 use dmexp_format::host;
 use dmexp_tools::decode::Loaded;
 use dmexp_tools::error::Error;
+use dmexp_tools::target::Target;
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -40,7 +40,8 @@ pub(crate) fn run(command: &Strip) -> Outcome {
         return Err(request(what, "export the checkpoint again as format 2"));
     }
     let stripped = host::strip(loaded.bytes()).map_err(|error| Error::damaged(error.to_string()).in_file(&command.file))?;
-    atomic::write(&command.out, &command.file, |out| out.write_all(&stripped).map_err(|error| Error::unwritable(&command.out, error)))?;
+    let target = Target::new(&command.out, [command.file.as_path()])?;
+    target.write(|out| out.write_all(&stripped).map_err(|error| target.failed(error)))?;
     let (before, after) = (loaded.bytes().len() as u64, stripped.len() as u64);
     if command.json {
         let value = json!({ "out": command.out.to_string_lossy(), "bytes_before": before, "bytes": after, "fingerprint": format!("{:08x}", file.fingerprint()) });

@@ -5,7 +5,6 @@
 
 mod golden;
 mod narrow;
-mod output;
 mod plan;
 mod run;
 

@@ -1,12 +1,12 @@
 //! The export itself: measure, write, run for golden vectors, read back, rename.
 
 use super::narrow::Narrower;
-use super::output::Target;
 use super::plan::{Plan, Planned, Values};
 use super::{Format, Options, Phase, Progress, Report, golden, plan};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Mapping};
 use crate::decode::{Loaded, verify};
 use crate::error::{Class, Error, Result};
+use crate::target::Target;
 use dmexp_format::host::{
     Config, Header, HeaderV1, LlamaSettings, Measure, Padding, Payload, Provenance, WriteError, llama_config_v1, write_v1, write_v2,
 };
@@ -45,7 +45,7 @@ impl Watch<'_> {
 /// type that can); [`Class::Unwritable`]; [`Class::Cancelled`]. After an error there is no new file, and an old one is as it was.
 pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
     let plan = plan(checkpoint, options)?;
-    let target = Target::new(&options.out, checkpoint)?;
+    let target = Target::new(&options.out, checkpoint.files().iter().map(Mapping::path))?;
     let mut watch = Watch { cancel, progress };
     // Made first, so that a folder that takes no file is found out before the work.
     let file = target.temporary()?;
