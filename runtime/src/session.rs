@@ -39,14 +39,16 @@ impl<'a> Model<'a> {
 
     /// The same model with room for `context` positions. Checked by [`Session::new`].
     #[must_use]
-    pub const fn with_context(self, context: u32) -> Self {
-        Self { context, ..self }
+    pub const fn with_context(mut self, context: u32) -> Self {
+        self.context = context;
+        self
     }
 
     /// The same model with keys and values kept as `kv`.
     #[must_use]
-    pub const fn with_kv(self, kv: KvDType) -> Self {
-        Self { kv, ..self }
+    pub const fn with_kv(mut self, kv: KvDType) -> Self {
+        self.kv = kv;
+        self
     }
 
     /// The same model with another tokenizer (format-1 files carry none).

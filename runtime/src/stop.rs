@@ -54,23 +54,29 @@ impl<'a> StopStrings<'a> {
         if self.strings.is_empty() {
             return sink(text).map(|()| false);
         }
-        for character in text.chars() {
-            let mut encoded = [0u8; 4];
-            let bytes = character.encode_utf8(&mut encoded).as_bytes();
+        let mut rest = text;
+        while let Some((character, after)) = first_character(rest) {
+            rest = after;
             // What is held is shorter than the longest stop string, so one more character may not fit: its oldest characters are then certain.
-            while self.len + bytes.len() > STOP_LEN_LIMIT {
+            while self.len + character.len() > STOP_LEN_LIMIT {
                 self.release_one(sink)?;
             }
-            if let Some(room) = self.held.get_mut(self.len..).and_then(|rest| rest.get_mut(..bytes.len())) {
-                room.copy_from_slice(bytes);
-                self.len += bytes.len();
+            for byte in character.bytes() {
+                if let Some(place) = self.held.get_mut(self.len) {
+                    *place = byte;
+                    self.len += 1;
+                }
             }
-            let ended = self.strings.iter().filter(|s| self.held().ends_with(s.as_bytes())).map(|s| s.len()).max();
-            if let Some(stop_len) = ended {
-                let before = self.held().get(..self.len - stop_len).unwrap_or(&[]);
-                let result = core::str::from_utf8(before).map_or(Ok(()), |kept| if kept.is_empty() { Ok(()) } else { sink(kept) });
-                self.len = 0;
-                return result.map(|()| true);
+            let mut stop_len = 0;
+            for string in self.strings {
+                if string.len() > stop_len && self.held().ends_with(string.as_bytes()) {
+                    stop_len = string.len();
+                }
+            }
+            if stop_len > 0 {
+                self.len -= stop_len;
+                self.finish_to(sink)?;
+                return Ok(true);
             }
             while self.len > 0 && !self.could_begin_a_stop() {
                 self.release_one(sink)?;
@@ -84,8 +90,12 @@ impl<'a> StopStrings<'a> {
     /// # Errors
     /// What `sink` returns.
     pub fn finish<E>(&mut self, mut sink: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        self.finish_to(&mut sink)
+    }
+
+    fn finish_to<E>(&mut self, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<(), E> {
         while self.len > 0 {
-            self.release_one(&mut sink)?;
+            self.release_one(sink)?;
         }
         Ok(())
     }
@@ -100,9 +110,13 @@ impl<'a> StopStrings<'a> {
 
     /// Gives the oldest character held to `sink`.
     fn release_one<E>(&mut self, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<(), E> {
-        let continuation = self.held().iter().skip(1).take_while(|byte| **byte & 0xC0 == 0x80).count();
-        let first = (1 + continuation).min(self.len);
-        let result = core::str::from_utf8(self.held().get(..first).unwrap_or(&[])).map_or(Ok(()), sink);
+        // Only whole characters are held.
+        let mut character = [0; 4];
+        let first = character_len(self.held.first().copied().unwrap_or(0)).min(self.len);
+        for (to, from) in character.iter_mut().zip(&self.held) {
+            *to = *from;
+        }
+        let result = core::str::from_utf8(character.get(..first).unwrap_or(&[])).map_or(Ok(()), sink);
         self.len -= first;
         for place in 0..self.len {
             let byte = self.held.get(place + first).copied().unwrap_or(0);
@@ -112,6 +126,20 @@ impl<'a> StopStrings<'a> {
         }
         result
     }
+}
+
+/// The length of the character that begins with this byte.
+fn character_len(first: u8) -> usize {
+    match first {
+        0..0xC0 => 1,
+        0xC0..0xE0 => 2,
+        0xE0..0xF0 => 3,
+        _ => 4,
+    }
+}
+
+fn first_character(text: &str) -> Option<(&str, &str)> {
+    text.split_at_checked(character_len(*text.as_bytes().first()?))
 }
 
 #[cfg(test)]

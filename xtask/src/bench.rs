@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measures, and writes the figures as a table and as JSON.
 
-mod chip;
+pub(crate) mod chip;
 mod host;
 
 use crate::failure::{Failure, Outcome};

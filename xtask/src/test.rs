@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that is checked, step by step, cheapest first where the order is free.
 
 use crate::failure::{Failure, Outcome};
-use crate::{bits, board, models, paths, process, qemu, setup, size};
+use crate::{bench, bits, board, models, paths, process, qemu, setup, size};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::time::Instant;
@@ -101,6 +101,7 @@ fn steps() -> Vec<Step> {
             step(&format!("qemu-{}", board.name), || qemu::check(board, &[], qemu::DEFAULT_LIMIT)),
             step(&format!("bits-{}", board.name), || bits::check(board, models::ALL)),
             step(&format!("size-{}", board.name), || size::check(board)),
+            step(&format!("marks-{}", board.name), || bench::chip::check_marks(board)),
             step(&format!("seeded-panic-{}", board.name), || size::check_refuses_seeded_panic(board)),
         ]);
     }

@@ -77,58 +77,93 @@ pub fn run<B: Board>(board: &mut B, line: &[u8]) -> i32 {
     if text.finish().is_ok() { status } else { FAILED }
 }
 
+/// What is to be done with a model.
+#[derive(Clone, Copy)]
+enum Task {
+    Story { seed: u32 },
+    Info { context: Option<u32> },
+    Logits { count: u32 },
+    Bench { count: u32 },
+}
+
+impl Task {
+    /// The task that `word` and the words after it name, and how keys and values are to be kept for it.
+    fn parse(word: &[u8], words: &mut Words<'_>) -> Option<(Self, KvDType)> {
+        let measures = match word {
+            b"" | b"story" => return Some((Self::Story { seed: words.number().unwrap_or(1) }, KvDType::F16)),
+            b"info" => return Some((Self::Info { context: words.number() }, KvDType::F16)),
+            b"logits" => false,
+            b"bench" => true,
+            _ => return None,
+        };
+        let kv = match words.next() {
+            b"f32" => KvDType::F32,
+            b"f16" => KvDType::F16,
+            _ => return None,
+        };
+        let count = words.number().unwrap_or(1);
+        Some((if measures { Self::Bench { count } } else { Self::Logits { count } }, kv))
+    }
+}
+
 /// False where the command is none of those that the application knows.
 fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<bool, Error> {
-    let (memory, arena) = board.spare_memory();
-    let word = words.next();
-    if word != b"file" {
-        return with_model(board, &Story::bind(), word, words, arena);
+    let mut word = words.next();
+    let mut place = None;
+    if word == b"file" {
+        let (Some(shift), Some(len)) = (words.number(), words.number()) else { return Ok(false) };
+        place = Some((shift as usize, len as usize));
+        word = words.next();
     }
-    let (Some(shift), Some(len)) = (words.number(), words.number()) else { return Ok(false) };
-    let bytes = memory.get(shift as usize..).and_then(|rest| rest.get(..len as usize)).unwrap_or(&[]);
-    // Models and sessions are borrowed where they were made: each move would take their size of stack once more.
+    let Some((task, kv)) = Task::parse(word, words) else { return Ok(false) };
+    let (memory, arena) = board.spare_memory();
+    match place {
+        Some((shift, len)) => {
+            let bytes = memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
+            with_file(board, bytes, task, kv, arena)?;
+        }
+        None => with_model(board, Story::bind().with_kv(kv), task, arena)?,
+    }
+    Ok(true)
+}
+
+// Models and sessions are borrowed where they were made, in frames of their own: each move would take their size of stack once more.
+
+#[inline(never)]
+fn with_file<B: Board>(board: &mut B, bytes: &'static [u8], task: Task, kv: KvDType, arena: &'static mut [u32]) -> Result<(), Error> {
     match Model::bind(&ModelFile::open(bytes)?) {
-        Ok(ref model) => with_model(board, model, words.next(), words, arena),
+        Ok(model) => with_model(board, model.with_kv(kv), task, arena),
         Err(error) => Err(error),
     }
 }
 
 #[inline(never)]
-fn with_model<B: Board>(
-    board: &mut B,
-    model: &Model<'static>,
-    word: &[u8],
-    words: &mut Words<'_>,
-    arena: &'static mut [u32],
-) -> Result<bool, Error> {
-    match word {
-        b"" | b"story" => story::tell(u64::from(words.number().unwrap_or(1)), board.output()).map(|()| true),
-        b"info" => info(board, model, words.number().unwrap_or(model.context())).map(|()| true),
-        b"logits" | b"bench" => {
-            let kv = match words.next() {
-                b"f32" => KvDType::F32,
-                b"f16" => KvDType::F16,
-                _ => return Ok(false),
-            };
-            let count = words.number().unwrap_or(1);
-            match Session::new(model.with_kv(kv), arena, Sampler::greedy()) {
-                Ok(ref mut session) => steps(board, session, count, word == b"bench").map(|()| true),
-                Err(error) => Err(error),
-            }
-        }
-        _ => Ok(false),
+fn with_model<B: Board>(board: &mut B, model: Model<'static>, task: Task, arena: &'static mut [u32]) -> Result<(), Error> {
+    match task {
+        Task::Story { seed } => story::tell(u64::from(seed), board.output()),
+        Task::Info { context } => info(board, &model, context.unwrap_or(model.context())),
+        Task::Logits { .. } | Task::Bench { .. } => match Session::new(model, arena, Sampler::greedy()) {
+            Ok(ref mut session) => steps(board, session, task),
+            Err(error) => Err(error),
+        },
     }
 }
 
-/// Begins a text with the begin-of-text token (or token 0) and either measures `count` steps or writes the logits of `count` positions.
-fn steps<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32, measured: bool) -> Result<(), Error> {
+/// Begins a text with the begin-of-text token (or token 0) and either measures steps or writes logits.
+#[inline(never)]
+fn steps<B: Board>(board: &mut B, session: &mut Session<'_>, task: Task) -> Result<(), Error> {
     let bos = session.model().tokenizer().facts().bos;
     let first = if bos < session.model().network().config().vocab_size { bos } else { 0 };
     session.push_tokens(&[first])?;
-    if measured { bench(board, session, count) } else { logits(board, session, count) }
+    match task {
+        Task::Bench { count } => bench(board, session, count),
+        Task::Logits { count } => logits(board, session, count),
+        Task::Story { .. } | Task::Info { .. } => Ok(()),
+    }
 }
 
 /// Says what the model is and what a session of it needs.
+#[inline(never)]
 fn info<B: Board>(board: &mut B, model: &Model<'_>, context: u32) -> Result<(), Error> {
     let config = model.network().config();
     let arena_len = LlamaLayout::new(config, context, model.kv())?.total_bytes;
@@ -147,6 +182,7 @@ fn info<B: Board>(board: &mut B, model: &Model<'_>, context: u32) -> Result<(), 
 }
 
 /// Writes the logits of `count` positions of the greedy text.
+#[inline(never)]
 fn logits<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Error> {
     for _ in 0..count {
         let logits = session.logits()?;
@@ -164,6 +200,7 @@ fn logits<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Res
 }
 
 /// Makes `count` steps, each a counted region of its own.
+#[inline(never)]
 fn bench<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Error> {
     for _ in 0..count {
         board.count_begin();

@@ -3,7 +3,7 @@
 use semihosting::sys::arm_compat::syscall::{OperationNumber, ParamRegW, syscall};
 
 /// The longest command line that is read, with its closing NUL.
-pub const COMMAND_LINE_LEN: usize = 128;
+pub const COMMAND_LINE_LEN: usize = 64;
 
 /// Reads the emulator's command line into `buffer` and returns what follows the first word (the program's name), trimmed.
 /// Empty when there is no command line or when it is longer than the buffer.

@@ -12,7 +12,7 @@ use crate::format::{ConfigKey, DType, Error, KvDType, Rule, TensorView};
 use crate::ops::attention::{Heads, attention};
 use crate::ops::ffn::{add, gate};
 use crate::ops::kv::KvCache;
-use crate::ops::matvec::{matvec, widen_row};
+use crate::ops::matvec::{add_vector, matvec, widen_row};
 use crate::ops::norm::rmsnorm;
 use crate::ops::rope::{rotate, rotation};
 
@@ -91,10 +91,6 @@ impl<'a> Llama<'a> {
         let start = self.config.elements_before(kind, layer) * dtype.size();
         let bytes = payload.get(start as usize..)?.get(..(dims.count() * dtype.size()) as usize)?;
         TensorView::new(0, dtype, dims, bytes).ok()
-    }
-
-    fn bias(&self, kind: TensorKind, layer: u32) -> Option<TensorView<'a>> {
-        self.config.qkv_bias.then(|| self.tensor(kind, layer))
     }
 
     #[inline(never)]
@@ -186,13 +182,18 @@ impl Llama<'_> {
         for layer in 0..config.n_layers {
             // Attention.
             let (normed, _) = split(state.xb, config.dim as usize);
-            rmsnorm(normed, state.x, &self.tensor(TensorKind::AttentionNorm, layer), config.norm_eps);
+            self.norm(normed, TensorKind::AttentionNorm, layer, state.x);
             let (q, rest) = split(state.shared, q_dim);
             let (k, rest) = split(rest, kv_dim);
             let (v, scratch) = split(rest, kv_dim);
-            matvec(q, &self.tensor(TensorKind::Wq, layer), normed, self.bias(TensorKind::Bq, layer).as_ref());
-            matvec(k, &self.tensor(TensorKind::Wk, layer), normed, self.bias(TensorKind::Bk, layer).as_ref());
-            matvec(v, &self.tensor(TensorKind::Wv, layer), normed, self.bias(TensorKind::Bv, layer).as_ref());
+            self.project(q, TensorKind::Wq, layer, normed);
+            self.project(k, TensorKind::Wk, layer, normed);
+            self.project(v, TensorKind::Wv, layer, normed);
+            if config.qkv_bias {
+                add_vector(q, &self.tensor(TensorKind::Bq, layer));
+                add_vector(k, &self.tensor(TensorKind::Bk, layer));
+                add_vector(v, &self.tensor(TensorKind::Bv, layer));
+            }
             rotate(q, head_dim, state.cos, state.sin, config.rope_layout);
             rotate(k, head_dim, state.cos, state.sin, config.rope_layout);
             state.kv.store(layer as usize, position as usize, k, v);
@@ -201,21 +202,33 @@ impl Llama<'_> {
             let (keys, values) = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
             attention(attended, q, keys, values, heads, (first as usize, position as usize), scores, lanes);
             let (projected, _) = split(state.shared, config.dim as usize);
-            matvec(projected, &self.tensor(TensorKind::Wo, layer), attended, None);
+            self.project(projected, TensorKind::Wo, layer, attended);
             add(state.x, projected);
 
             // Feed-forward network.
             let (normed, _) = split(state.xb, config.dim as usize);
-            rmsnorm(normed, state.x, &self.tensor(TensorKind::FfnNorm, layer), config.norm_eps);
+            self.norm(normed, TensorKind::FfnNorm, layer, state.x);
             let (hidden, rest) = split(state.shared, config.hidden_dim as usize);
             let (up, _) = split(rest, config.hidden_dim as usize);
-            matvec(hidden, &self.tensor(TensorKind::W1, layer), normed, None);
-            matvec(up, &self.tensor(TensorKind::W3, layer), normed, None);
+            self.project(hidden, TensorKind::W1, layer, normed);
+            self.project(up, TensorKind::W3, layer, normed);
             gate(hidden, up);
             let (down, _) = split(state.xb, config.dim as usize);
-            matvec(down, &self.tensor(TensorKind::W2, layer), hidden, None);
+            self.project(down, TensorKind::W2, layer, hidden);
             add(state.x, down);
         }
+    }
+
+    /// `out` = this matrix times `x`.
+    #[inline(never)]
+    fn project(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &[f32]) {
+        matvec(out, &self.tensor(kind, layer), x, None);
+    }
+
+    /// `out` = `x` normed with this gain.
+    #[inline(never)]
+    fn norm(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &[f32]) {
+        rmsnorm(out, x, &self.tensor(kind, layer), self.config.norm_eps);
     }
 
     /// The logits after the last [`Llama::step`], which fed `position`; [`State::split_logits`] finds them.
@@ -225,10 +238,10 @@ impl Llama<'_> {
     pub(crate) fn logits(&self, state: &mut State<'_>, position: u32) -> Result<(), Error> {
         let config = &self.config;
         let (normed, _) = split(state.xb, config.dim as usize);
-        rmsnorm(normed, state.x, &self.tensor(TensorKind::Norm, 0), config.norm_eps);
+        self.norm(normed, TensorKind::Norm, 0, state.x);
         let (logits, _) = split(state.shared, config.vocab_size as usize);
         let classifier = if config.tied_embeddings { TensorKind::TokEmbeddings } else { TensorKind::Output };
-        matvec(logits, &self.tensor(classifier, 0), normed, None);
+        self.project(logits, classifier, 0, normed);
         if logits.iter().all(|logit| logit.is_finite()) { Ok(()) } else { Err(Error::NonFiniteLogits { position }) }
     }
 }

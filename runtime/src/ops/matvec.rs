@@ -19,37 +19,19 @@ pub fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &[f32], bias: Option<&Tens
 }
 
 /// `out` = row `row` of `w`, widened; zeros past the end of either.
+#[inline(never)]
 pub fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
-    let start = row.checked_mul(w.cols());
-    match (w.as_f32(), start) {
-        (Some(all), Some(start)) => {
-            let source = all.get(start..).unwrap_or(&[]);
-            let mut source = source.iter().take(w.cols());
-            for y in out {
-                *y = source.next().copied().unwrap_or(0.0);
-            }
-        }
-        (None, Some(start)) => {
-            for (j, y) in out.iter_mut().enumerate() {
-                *y = if j < w.cols() { w.get_f32(start.wrapping_add(j)) } else { 0.0 };
-            }
-        }
-        _ => out.fill(0.0),
+    let start = row.wrapping_mul(w.cols());
+    for (j, y) in out.iter_mut().enumerate() {
+        *y = if j < w.cols() { w.get_f32(start.wrapping_add(j)) } else { 0.0 };
     }
 }
 
-fn add_vector(out: &mut [f32], vector: &TensorView<'_>) {
-    match vector.as_f32() {
-        Some(values) => {
-            for (y, b) in out.iter_mut().zip(values) {
-                *y += *b;
-            }
-        }
-        None => {
-            for (i, y) in out.iter_mut().enumerate() {
-                *y += vector.get_f32(i);
-            }
-        }
+/// `out[r] = out[r] + vector[r]`: a bias, of any weight type at any address.
+#[inline(never)]
+pub fn add_vector(out: &mut [f32], vector: &TensorView<'_>) {
+    for (i, y) in out.iter_mut().enumerate() {
+        *y += vector.get_f32(i);
     }
 }
 

@@ -557,7 +557,7 @@ proptest! {
 #[test]
 fn utf8_stream_stops_where_the_sink_fails() {
     let mut stream = Utf8Stream::new();
-    assert_eq!(stream.push(b"ab\xFFcd", |part| if part == "ab" { Ok(()) } else { Err(part.len()) }), Err(3));
+    assert_eq!(stream.push(b"ab\xFFcd", |part| if part.is_ascii() { Ok(()) } else { Err(part.len()) }), Err(3));
     assert_eq!(stream.push(b"\xF0\x9F\x98", |_| Err(())), Ok(()));
     assert_eq!(stream.push(b"\x80", |part| Err(part.to_owned())), Err("😀".to_owned()));
     assert_eq!(stream.finish(|_| Err(())), Ok(()));

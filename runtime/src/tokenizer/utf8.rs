@@ -26,22 +26,9 @@ impl Utf8Stream {
     #[inline(never)]
     fn push_to<E>(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<(), E> {
         let mut rest = bytes;
-        while let ([first, tail @ ..], true) = (rest, self.len > 0) {
-            if self.complete(*first, sink)? {
+        while let [first, tail @ ..] = rest {
+            if self.take(*first, sink)? {
                 rest = tail;
-            }
-        }
-        let mut left = rest.len();
-        for chunk in rest.utf8_chunks() {
-            left = left.saturating_sub(chunk.valid().len() + chunk.invalid().len());
-            if !chunk.valid().is_empty() {
-                sink(chunk.valid())?;
-            }
-            let invalid = chunk.invalid();
-            if left == 0 && is_beginning(invalid) {
-                self.hold(invalid);
-            } else if !invalid.is_empty() {
-                sink("\u{FFFD}")?;
             }
         }
         Ok(())
@@ -65,24 +52,24 @@ impl Utf8Stream {
         usize::from(self.len)
     }
 
-    /// Adds `byte` to what is held. False if it does not belong there: what was held is replaced then, and the byte is still to be taken.
-    #[inline(never)]
-    fn complete<E>(&mut self, byte: u8, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
+    /// Adds `byte` to what is held and gives the character to `sink` when it is whole. False if the byte does not belong there: what was held is replaced then, and
+    /// the byte is still to be taken.
+    fn take<E>(&mut self, byte: u8, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
+        let held = usize::from(self.len);
         let [a, b, c] = self.held;
-        let joined = match self.len {
-            1 => [a, byte, 0, 0],
-            2 => [a, b, byte, 0],
-            _ => [a, b, c, byte],
-        };
-        let joined = joined.get(..=usize::from(self.len)).unwrap_or(&[]);
+        let mut joined = [a, b, c, 0];
+        if let Some(place) = joined.get_mut(held) {
+            *place = byte;
+        }
+        let joined = joined.get(..=held).unwrap_or(&[]);
         self.len = 0;
         match core::str::from_utf8(joined) {
             Ok(text) => sink(text).map(|()| true),
-            Err(_) if is_beginning(joined) => {
+            Err(error) if error.error_len().is_none() => {
                 self.hold(joined);
                 Ok(true)
             }
-            Err(_) => sink("\u{FFFD}").map(|()| false),
+            Err(_) => sink("\u{FFFD}").map(|()| held == 0),
         }
     }
 
@@ -92,9 +79,4 @@ impl Utf8Stream {
         }
         self.len = bytes.len().min(self.held.len()) as u8;
     }
-}
-
-/// Whether `bytes` are the beginning of one character, but not all of it.
-fn is_beginning(bytes: &[u8]) -> bool {
-    matches!(core::str::from_utf8(bytes), Err(error) if error.valid_up_to() == 0 && error.error_len().is_none())
 }

@@ -31,6 +31,27 @@ pub(crate) fn measurements() -> Vec<Measurement> {
     all
 }
 
+/// Marks that a board's firmware must keep with the story model, f32 weights and cache: a token's instructions, mean of the positions; bytes of stack; and bytes of arena
+/// for [`CONTEXT`] positions with an f16 cache.
+const MARKS: &[(&str, [f64; 3])] = &[("an386", [640_000.0, 2_000.0, 175_000.0])];
+
+/// Refuses a firmware that keeps one of its marks no more. All three figures are the same on every machine.
+pub(crate) fn check_marks(board: &'static Board) -> Outcome {
+    let Some((_, marks)) = MARKS.iter().find(|(name, _)| *name == board.name) else { return Ok(()) };
+    let mut rows = Vec::new();
+    for measurement in [steps(board, models::STORY, ("f32", "f32")), arena(board, models::STORY)] {
+        rows.extend(super::measured(measurement)?);
+    }
+    rows.retain(|row| !row.id.ends_with("cycles_model_per_token"));
+    print!("{}", super::table(&rows));
+    for (row, most) in rows.iter().zip(marks) {
+        if row.value > *most {
+            return Err(Failure::found_wrong(format!("{} is {}, more than its mark of {most}", row.id, super::shown(row.value))));
+        }
+    }
+    Ok(())
+}
+
 fn row(board: &Board, name: &str, unit: &'static str) -> RowSpec {
     RowSpec { id: format!("chip/{}/{name}", board.name), unit }
 }
