@@ -1,4 +1,8 @@
 //! Half precision and bfloat16 to and from `f32`, in integer arithmetic and exact additions. Called by the kernels, the KV cache and the self-check.
+#![cfg_attr(
+    all(target_arch = "arm", target_os = "none", target_abi = "eabihf"),
+    allow(dead_code, reason = "only the portable kernels need most of these: see portable.rs")
+)]
 
 /// The `f32` of an IEEE half-precision bit pattern: exact, subnormals included. A NaN stays a NaN.
 #[inline(always)]
