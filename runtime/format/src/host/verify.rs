@@ -5,6 +5,7 @@
 use super::{Figures, Header, HeaderError, HeaderV1, TensorMeter, derive_index};
 use crate::Error;
 use crate::arch::Architecture;
+use crate::arch::llama_tensors::check_tensors;
 use crate::file::ModelFile;
 use crate::tokenizer::TokenizerKind;
 use std::fmt;
@@ -89,8 +90,10 @@ pub fn verify(bytes: &[u8]) -> Result<Report, VerifyError> {
 fn verify_v2(file: &ModelFile<'_>, index: &[u8], text: Option<&str>, report: &mut Report) -> Result<(), VerifyError> {
     report.done.push("checksum of fixed part, header and index; padding is zero");
     report.done.push("index: records, configuration, tokenizer facts, names (none given twice), offsets, golden vectors' form");
+    check_tensors(file)?;
     let header = match text {
         None => {
+            report.done.push("the architecture's tensors by name and dims");
             let why = "the file has no header: it was stripped for firmware".to_string();
             report.left.push(Left { check: "header and index agree; figures of the values", why });
             None

@@ -3,7 +3,8 @@
 use super::tiny::{CONFIG, tiny};
 use crate::file::ModelFile;
 use crate::host::{
-    Golden, GoldenPosition, Header, Measure, TensorSpec, WriteError, derive_index, rewrite_head, strip, to_bytes, verify, write_v2,
+    Golden, GoldenPosition, Header, Measure, TensorSpec, VerifyError, WriteError, derive_index, rewrite_head, strip, to_bytes, verify,
+    write_v2,
 };
 use crate::{DType, Dims, Error, KvDType};
 use std::io::Write;
@@ -98,6 +99,33 @@ fn a_stripped_file_keeps_fingerprint_and_tensors() {
     assert_eq!(strip(&stripped).unwrap(), stripped);
     let report = verify(&stripped).unwrap();
     assert!(report.left.iter().any(|left| left.why.contains("stripped")), "{report:?}");
+}
+
+#[test]
+fn a_stripped_file_with_another_name_or_shape_is_refused() {
+    let stripped = strip(&tiny(DType::F16).file()).unwrap();
+    let records = 64 + 64 + 96;
+    let name = stripped.windows(14).position(|bytes| bytes == b"tok_embeddings").unwrap();
+    // The first two sizes of the first tensor change places: as many elements, another shape.
+    let sizes = 32 + records + 8;
+    for change in [
+        |bytes: &mut [u8], name: usize, _: usize| bytes[name] = b'T',
+        |bytes: &mut [u8], _: usize, sizes: usize| {
+            let (first, second) = bytes[sizes..sizes + 8].split_at_mut(4);
+            first.swap_with_slice(second);
+        },
+    ] {
+        let mut changed = stripped.clone();
+        change(&mut changed, name, sizes);
+        let index_end = 32 + u32::from_le_bytes(changed[24..28].try_into().unwrap()) as usize;
+        let crc = crate::crc32::checksum(&[&changed[..20], &changed[24..index_end]]);
+        changed[20..24].copy_from_slice(&crc.to_le_bytes());
+        assert!(ModelFile::open(&changed).is_ok());
+        match verify(&changed) {
+            Err(VerifyError::File(Error::TensorName { tensor: 0 } | Error::Shape { tensor: 0, .. })) => {}
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]
