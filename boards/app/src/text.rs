@@ -3,6 +3,9 @@
 use dmexp::format::Error;
 use embedded_io::Write;
 
+/// Stands for a number that an error does not have.
+const NONE: u64 = u64::MAX;
+
 /// Writes to a board's output. After a failure nothing more is written; [`Text::finish`] says so, so that not every word needs a check.
 pub(crate) struct Text<'a, W> {
     out: &'a mut W,
@@ -57,28 +60,28 @@ impl<'a, W: Write> Text<'a, W> {
     /// What kind of error it is, with its place and numbers where it has them: whoever has only the chip's output looks the rest up.
     pub(crate) fn error(&mut self, error: &Error) {
         let (name, numbers): (&str, [u64; 3]) = match *error {
-            Error::NotDmexp { .. } => ("not a .dmexp file", [0; 3]),
-            Error::Version { found } => ("format version", [u64::from(found), 2, 0]),
-            Error::Truncated { needed, found, .. } => ("the file ends early: needed, found", [needed, found, 0]),
+            Error::NotDmexp { .. } => ("not a .dmexp file", [NONE; 3]),
+            Error::Version { found } => ("format version", [u64::from(found), 2, NONE]),
+            Error::Truncated { needed, found, .. } => ("the file ends early: needed, found", [needed, found, NONE]),
             Error::Layout { offset, found, allowed, .. } => ("the file's layout: offset, found, allowed", [offset, found, allowed]),
-            Error::Checksum { stored, computed, .. } => ("checksum: stored, computed", [u64::from(stored), u64::from(computed), 0]),
-            Error::Config { found, allowed, .. } => ("configuration: found, allowed", [found, allowed, 0]),
+            Error::Checksum { stored, computed, .. } => ("checksum: stored, computed", [u64::from(stored), u64::from(computed), NONE]),
+            Error::Config { found, allowed, .. } => ("configuration: found, allowed", [found, allowed, NONE]),
             Error::Tensor { tensor, found, allowed, .. } => ("tensor, found, allowed", [u64::from(tensor), found, allowed]),
             Error::Shape { tensor, .. } | Error::TensorName { tensor } => {
-                ("tensor does not fit the configuration", [u64::from(tensor), 0, 0])
+                ("tensor does not fit the configuration", [u64::from(tensor), NONE, NONE])
             }
-            Error::Tokenizer { found, allowed, .. } => ("tokenizer: found, allowed", [found, allowed, 0]),
-            Error::ArenaTooSmall { needed, found } => ("arena: needed, found", [needed, found, 0]),
-            Error::Context { found, allowed } => ("context: asked for, allowed", [found, allowed, 0]),
-            Error::PromptTooLong { tokens, room } => ("prompt: tokens, room", [tokens, room, 0]),
-            Error::NonFiniteLogits { position } => ("logits not finite at position", [u64::from(position), 0, 0]),
+            Error::Tokenizer { found, allowed, .. } => ("tokenizer: found, allowed", [found, allowed, NONE]),
+            Error::ArenaTooSmall { needed, found } => ("arena: needed, found", [needed, found, NONE]),
+            Error::Context { found, allowed } => ("context: asked for, allowed", [found, allowed, NONE]),
+            Error::PromptTooLong { tokens, room } => ("prompt: tokens, room", [tokens, room, NONE]),
+            Error::NonFiniteLogits { position } => ("logits not finite at position", [u64::from(position), NONE, NONE]),
             Error::ArithmeticSelfCheck { operation, .. } => {
-                ("this chip's float arithmetic is not IEEE: check", [u64::from(operation), 0, 0])
+                ("this chip's float arithmetic is not IEEE: check", [u64::from(operation), NONE, NONE])
             }
-            _ => ("see dmexp export verify on a host", [0; 3]),
+            _ => ("see dmexp export verify on a host", [NONE; 3]),
         };
         self.say(name);
-        for number in numbers {
+        for number in numbers.into_iter().take_while(|number| *number != NONE) {
             self.number(u32::try_from(number).unwrap_or(u32::MAX));
         }
         self.say("\n");
