@@ -34,7 +34,7 @@ pub const STORY: Recipe = Recipe {
     name: "story",
     shape: Shape { dim: 64, hidden: 172, layers: 5, heads: 8, kv_heads: 4, vocab: 512, seq: 256 },
     seed: 20_260,
-    steps: 10_000,
+    steps: 30_000,
     batch: 8,
     rate: 3e-3,
     warmup: 300,
