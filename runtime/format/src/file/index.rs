@@ -254,7 +254,8 @@ impl<'a> Index<'a> {
                 return Err(error);
             }
             let offset = place(record.offset);
-            if offset & alignment.wrapping_sub(1) != 0 {
+            // The lowest bits alone decide, so that a number past what this target addresses is judged as on any other.
+            if record.offset as usize & alignment.wrapping_sub(1) != 0 {
                 return Err(of_tensor_long(number, Rule::Multiple, record.offset, alignment as u64));
             }
             // `end` is at most `payload_len`, a length that lies in memory: no overflow.
