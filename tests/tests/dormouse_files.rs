@@ -26,7 +26,8 @@ fn they_open_list_and_verify() {
             assert!(listed.text().contains(tensor["name"].as_str().unwrap()), "{name}: {tensor}");
             assert_eq!(tensor["dtype"], "f32", "{name}");
         }
-        let elements = |tensor: &serde_json::Value| tensor["dims"].as_array().unwrap().iter().map(|size| size.as_u64().unwrap()).product::<u64>();
+        let elements =
+            |tensor: &serde_json::Value| tensor["dims"].as_array().unwrap().iter().map(|size| size.as_u64().unwrap()).product::<u64>();
         assert_eq!(found["num_params"].as_u64().unwrap(), tensors.iter().map(elements).sum::<u64>(), "{name}");
         let verified = run(folder.path(), &["export", "verify", &name]).succeeded();
         assert!(verified.text().contains(" 0 failed"), "{name}: {}", verified.text());

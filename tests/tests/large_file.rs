@@ -45,3 +45,26 @@ fn make(path: &Path) -> u64 {
     file.set_len(len).unwrap();
     len
 }
+
+/// Bytes of the mapped file that are in memory: its `Rss` in this process's map of memory.
+fn resident(path: &Path) -> u64 {
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let name = path.display().to_string();
+    let mut lines = maps.lines().skip_while(|line| !line.ends_with(&name));
+    let rss = lines.find_map(|line| line.strip_prefix("Rss:")).expect("the file is mapped");
+    1024 * rss.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap()
+}
+
+#[test]
+fn opening_and_binding_a_gigabyte_reads_less_than_a_megabyte() {
+    let folder = folder();
+    let path = folder.path().join("large.dmexp");
+    let len = make(&path);
+    assert!(len > 1_000_000_000, "{len}");
+    let loaded = dmexp_tools::decode::Loaded::open(&path).unwrap();
+    let model = loaded.model().unwrap();
+    assert_eq!(model.network().config().dim, 24);
+    let touched = resident(&path.canonicalize().unwrap());
+    println!("{len} bytes opened and bound: {touched} bytes of the file are in memory");
+    assert!(touched < 1_000_000, "{touched}");
+}

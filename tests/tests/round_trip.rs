@@ -33,7 +33,11 @@ fn f32_keeps_every_bit_and_two_bytes_stay_close() {
             let narrow = source.export(folder.path(), "narrow.dmexp", &format!("--dtype {dtype}"));
             let (worst, largest) = (worst(&logits(&narrow, &tokens, "f32"), &expected), largest(&expected));
             let part = worst / largest;
-            println!("{} {dtype}: {} positions, worst difference {worst:e}, {part:e} of the largest logit {largest}", source.name, tokens.len());
+            println!(
+                "{} {dtype}: {} positions, worst difference {worst:e}, {part:e} of the largest logit {largest}",
+                source.name,
+                tokens.len()
+            );
             assert!(worst > 0.0 && part <= limit, "{} {dtype}: {part:e} of the largest logit", source.name);
         }
     }
@@ -160,7 +164,8 @@ fn a_checkpoint_is_refused_with_the_command_that_converts_it_and_the_command_wor
         let path = std::env::join_paths([Path::new(&binary).parent().unwrap().to_owned(), "/bin".into(), "/usr/bin".into()]).unwrap();
         let shell = std::process::Command::new("sh").arg("-c").arg(command).current_dir(folder.path()).env("PATH", path).output().unwrap();
         assert!(shell.status.success(), "{command}: {shell:?}");
-        let made: Vec<_> = files(folder.path()).into_iter().filter(|name| name.ends_with(".dmexp")).collect();
+        let made: Vec<_> =
+            files(folder.path()).into_iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "dmexp")).collect();
         assert_eq!(made.len(), 1, "{made:?}");
         dmexp_tests::run(folder.path(), &["export", "verify", &made[0]]).ok();
         fs::remove_file(folder.path().join(&made[0])).unwrap();

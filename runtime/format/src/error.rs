@@ -580,7 +580,7 @@ impl fmt::Display for Error {
             Self::Tensor { tensor, rule, found, allowed } => write!(f, "tensor {tensor}: {found} {rule} ({allowed})"),
             Self::TensorName { tensor } => write!(f, "tensor {tensor} is not the one that the configuration calls for"),
             Self::Shape { tensor, found, expected } => {
-                write!(f, "tensor {tensor} has dims {found:?}, the configuration calls for {expected:?}")
+                write!(f, "tensor {tensor} has dims {}, the configuration calls for {}", Sizes(found), Sizes(expected))
             }
             Self::DuplicateName { first, second } => write!(f, "tensors {first} and {second} have the same name"),
             Self::Tokenizer { key, rule, found, allowed: u64::MAX } => {
@@ -615,6 +615,16 @@ impl fmt::Display for Error {
             Self::Stop { rule, found, allowed } => write!(f, "a stop string of {found} bytes {rule} ({allowed})"),
             Self::Output => f.write_str("the output could not be written to"),
         }
+    }
+}
+
+/// Dims as a list, without the ones that fill up the axes past the last.
+struct Sizes([u32; 4]);
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = self.0.iter().rposition(|size| *size != 1).map_or(1, |last| last + 1);
+        f.debug_list().entries(self.0.iter().take(used)).finish()
     }
 }
 
