@@ -15,6 +15,7 @@ mod bytes;
 pub mod crc32;
 mod dtype;
 mod error;
+mod error_text;
 pub mod file;
 #[cfg(feature = "std")]
 pub mod host;
