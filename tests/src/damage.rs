@@ -70,3 +70,19 @@ pub fn replace(bytes: &mut [u8], from: &str, to: &str) {
     let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).expect("the text is there");
     put(bytes, at, to.as_bytes());
 }
+
+/// The file with another header (none if it is empty), the same index and payload, and the checksum of both made right.
+///
+/// # Panics
+/// If the lengths reach past the end.
+pub fn with_header(bytes: &[u8], header: &str) -> Vec<u8> {
+    let (index, payload) = (index_start(bytes), payload_start(bytes));
+    let mut made = bytes[..32].to_vec();
+    put(&mut made, 8, &(header.len() as u32).to_le_bytes());
+    made.extend(header.bytes());
+    made.extend(&bytes[index..index + word(bytes, 24) as usize]);
+    made.resize(payload_start(&made), 0);
+    made.extend(&bytes[payload..]);
+    seal(&mut made);
+    made
+}
