@@ -284,7 +284,8 @@ fn class_07_dims() {
             &["tensor 2"],
         );
     }
-    for (to, parts) in [("[0]", &["tensor 1", "0"]), ("[1, 1, 1, 1, 24]", &["tensor 1", "5"]), ("[4294967295, 4294967295]", &["tensor 1"])]
+    for (to, parts) in
+        [("[0]", &["tensor 1", "0"][..]), ("[1, 1, 1, 1, 24]", &["tensor 1", "5"]), ("[4294967295, 4294967295]", &["tensor 1"])]
     {
         header_v1_refused("dims = [24]", &format!("dims = {to}"), parts);
     }
