@@ -402,14 +402,14 @@ fn report_32_speeds_are_apart_and_never_infinite() {
     let folder = folder();
     tiny(folder.path());
     for steps in [0, 1, 2] {
-        let json = line(folder.path(), &format!("generate --export tiny.dmexp --prompt abc --steps {steps} --json")).json();
+        let json = line(folder.path(), &format!("generate --export tiny.dmexp --prompt abc --steps {steps} --ignore-eos --json")).json();
         assert_eq!(json["prefill"]["tokens"], if steps == 0 { 0 } else { 4 });
         assert_eq!(json["decode"]["tokens"], u64::from(steps == 2), "the first token comes out of the prefill");
         assert!(json["decode"]["tokens_per_s"].is_null());
-        let ran = line(folder.path(), &format!("generate --export tiny.dmexp --steps {steps}")).ok();
+        let ran = line(folder.path(), &format!("generate --export tiny.dmexp --steps {steps} --ignore-eos")).ok();
         assert!(ran.err.contains("decode: n/a"), "{}", ran.err);
     }
-    let json = line(folder.path(), "generate --export tiny.dmexp --prompt abc --steps 20 --json").json();
+    let json = line(folder.path(), "generate --export tiny.dmexp --prompt abc --steps 20 --ignore-eos --json").json();
     for phase in ["prefill", "decode"] {
         let (tokens, seconds) = (json[phase]["tokens"].as_f64().unwrap(), json[phase]["seconds"].as_f64().unwrap());
         assert!((json[phase]["tokens_per_s"].as_f64().unwrap() * seconds - tokens).abs() < 1e-6);
