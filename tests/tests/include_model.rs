@@ -18,30 +18,30 @@ fn fixtures() -> PathBuf {
     let write = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).unwrap();
     write("shape_v1.dmexp", &one);
     write("empty.dmexp", &[]);
-    write("truncated.dmexp", &good[..good.len() - 100]);
-    let edited = |edit: &dyn Fn(&mut Vec<u8>)| {
-        let mut bytes = good.clone();
+    // Of the stripped form where the message has numbers in it: they do not change with what the header says of its writer.
+    let stripped = fs::read(folder.join("tiny_stripped.dmexp")).unwrap();
+    write("truncated.dmexp", &stripped[..stripped.len() - 100]);
+    let edited = |good: &[u8], edit: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.to_vec();
         edit(&mut bytes);
         bytes
     };
-    write("flipped.dmexp", &edited(&|bytes| *bytes.last_mut().unwrap() ^= 1));
-    write("flipped_header.dmexp", &edited(&|bytes| bytes[40] ^= 1));
+    write("flipped.dmexp", &edited(&stripped, &|bytes| *bytes.last_mut().unwrap() ^= 1));
+    write("flipped_index.dmexp", &edited(&stripped, &|bytes| bytes[40] ^= 1));
     let broken = |bytes: &mut Vec<u8>| {
         let at = payload_start(bytes) + word(bytes, record(bytes, 2) + 32) as usize + 4 * 5;
         put(bytes, at, &f32::NAN.to_le_bytes());
         seal_payload(bytes);
     };
     // Without the header, whose figures would be the first to disagree.
-    let mut stripped = fs::read(folder.join("tiny_stripped.dmexp")).unwrap();
-    broken(&mut stripped);
-    write("not_finite.dmexp", &stripped);
+    write("not_finite.dmexp", &edited(&stripped, &broken));
     let shape = |bytes: &mut Vec<u8>| {
         replace(bytes, "hidden_dim = 36", "hidden_dim = 40");
         let config = index_start(bytes) + 64;
         put(bytes, config + 4, &40u32.to_le_bytes());
         seal(bytes);
     };
-    write("shape.dmexp", &edited(&shape));
+    write("shape.dmexp", &edited(&good, &shape));
     folder
 }
 
