@@ -85,8 +85,11 @@ pub fn dmexp(folder: &Path) -> Command {
     command
 }
 
-/// Builds the command with the profile of this program, beside this program, and returns where it lies.
+/// Builds the command with the profile of this program, beside this program, and returns where it lies. `DMEXP_BIN` names another one to be tested, such as one for 32 bits.
 fn build() -> PathBuf {
+    if let Some(binary) = std::env::var_os("DMEXP_BIN") {
+        return std::path::absolute(binary).expect("DMEXP_BIN is a path");
+    }
     // target/PROFILE/deps/this-program
     let this = std::env::current_exe().expect("this program has a path");
     let target = this.ancestors().nth(3).expect("it lies in a target folder");
