@@ -87,6 +87,7 @@ fn steps() -> Vec<Step> {
         step("lint-boards", || board::ALL.iter().try_for_each(lint_board)),
         step("unit-tests", || cargo(&["test", "--locked"])),
         step("end-to-end", || cargo(&["test", "--locked", "--package", "dmexp-tests"])),
+        step("32-bit", test_on_32_bits),
         step("features", check_features),
         step("documentation", || {
             process::run(process::cargo().current_dir(paths::root()).env("RUSTDOCFLAGS", "-D warnings").args([
@@ -110,6 +111,25 @@ fn steps() -> Vec<Step> {
 
 fn step(name: &str, run: impl Fn() -> Outcome + 'static) -> Step {
     Step { name: name.to_owned(), run: Box::new(run) }
+}
+
+/// A target of 32 bits whose programs this machine runs, and which needs no C library of its own.
+const TARGET_OF_32_BITS: &str = "i686-unknown-linux-musl";
+
+/// Runs the tests of the file, the runtime and the exporter on a target of 32 bits: sizes past it must be refused there, and bits must be the same.
+fn test_on_32_bits() -> Outcome {
+    setup::rust_target(TARGET_OF_32_BITS)?;
+    for words in [&["--package", "dmexp-format", "--features", "std"][..], &["--package", "dmexp"], &["--package", "dmexp-tools", "--lib"]]
+    {
+        process::run(
+            process::cargo()
+                .current_dir(paths::root())
+                .env("CARGO_TARGET_I686_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
+                .args(["test", "--locked", "--target", TARGET_OF_32_BITS])
+                .args(words),
+        )?;
+    }
+    Ok(())
 }
 
 /// Runs cargo in the main workspace.
