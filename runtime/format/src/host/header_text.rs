@@ -138,8 +138,18 @@ fn scalar(value: &Value) -> Option<Scalar> {
 }
 
 fn llama_text(text: &mut Text, settings: &LlamaSettings) {
-    let model = &settings.model;
     text.head("[config]");
+    llama_keys(text, &settings.model, settings.rope_theta);
+    if !settings.rope_scaling.is_empty() {
+        text.head("[config.rope_scaling]");
+        for (key, value) in &settings.rope_scaling {
+            text.raw(&string(key), &scalar_text(value));
+        }
+    }
+}
+
+/// The keys of a Llama configuration that both formats write, in their order.
+pub(super) fn llama_keys(text: &mut Text, model: &LlamaConfig, rope_theta: Option<f64>) {
     text.plain("dim", model.dim);
     text.plain("hidden_dim", model.hidden_dim);
     text.plain("n_layers", model.n_layers);
@@ -150,19 +160,13 @@ fn llama_text(text: &mut Text, settings: &LlamaSettings) {
     text.plain("max_seq_len", model.max_seq_len);
     text.float("norm_eps", model.norm_eps);
     text.text("rope_layout", model.rope_layout.name());
-    if let Some(theta) = settings.rope_theta {
+    if let Some(theta) = rope_theta {
         text.raw("rope_theta", &float(theta));
     }
     text.float("attention_factor", model.attention_factor);
     text.plain("tied_embeddings", model.tied_embeddings);
     text.plain("qkv_bias", model.qkv_bias);
     text.plain("sliding_window", model.sliding_window);
-    if !settings.rope_scaling.is_empty() {
-        text.head("[config.rope_scaling]");
-        for (key, value) in &settings.rope_scaling {
-            text.raw(&string(key), &scalar_text(value));
-        }
-    }
 }
 
 fn scalar_text(scalar: &Scalar) -> String {

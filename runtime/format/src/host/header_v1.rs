@@ -2,7 +2,7 @@
 
 use super::check::check_name;
 use super::header::Tokenizer;
-use super::header_text::parse_dims;
+use super::header_text::{llama_keys, parse_dims};
 use super::toml_text::{F32, Keys, TABLE_LIST, TEXT, Text, U32, U32_LIST, U64, float, list};
 use super::write::write_payload;
 use super::{HEADER_LIMIT, HeaderError, Payload, TENSOR_LIMIT, WriteError};
@@ -213,23 +213,7 @@ pub fn llama_config_v1(
     }
     let mut text = Text::default();
     text.text("arch", "llama");
-    text.plain("dim", model.dim);
-    text.plain("hidden_dim", model.hidden_dim);
-    text.plain("n_layers", model.n_layers);
-    text.plain("n_heads", model.n_heads);
-    text.plain("n_kv_heads", model.n_kv_heads);
-    text.plain("head_dim", model.head_dim);
-    text.plain("vocab_size", model.vocab_size);
-    text.plain("max_seq_len", model.max_seq_len);
-    text.float("norm_eps", model.norm_eps);
-    text.text("rope_layout", model.rope_layout.name());
-    if let Some(theta) = rope_theta {
-        text.raw("rope_theta", &float(theta));
-    }
-    text.float("attention_factor", model.attention_factor);
-    text.plain("tied_embeddings", model.tied_embeddings);
-    text.plain("qkv_bias", model.qkv_bias);
-    text.plain("sliding_window", model.sliding_window);
+    llama_keys(&mut text, model, rope_theta);
     text.raw("rope_inv_freq", &list(inv_freq, |f| float(f64::from(*f))));
     if let Some(bos) = tokenizer.bos {
         text.plain("bos", bos);

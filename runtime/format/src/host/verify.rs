@@ -10,6 +10,12 @@ use crate::file::ModelFile;
 use crate::tokenizer::TokenizerKind;
 use std::fmt;
 
+/// [`Left::check`] of a tokenizer's arrays: callers make it with [`Vocabulary`](crate::vocabulary::Vocabulary).
+pub const TOKENIZER_ARRAYS: &str = "the tokenizer's arrays";
+
+/// [`Left::check`] of golden vectors: callers make it with the runtime.
+pub const GOLDEN_VECTORS: &str = "golden vectors";
+
 /// What a file was checked for, and what it was not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -123,10 +129,10 @@ fn verify_v2(file: &ModelFile<'_>, index: &[u8], text: Option<&str>, report: &mu
     }
     check_frequencies(file, report)?;
     if file.tokenizer_facts()?.kind == TokenizerKind::SentencepieceBpe {
-        report.left.push(Left { check: "the tokenizer's arrays", why: "the tokenizer itself checks them".into() });
+        report.left.push(Left { check: TOKENIZER_ARRAYS, why: "the tokenizer itself checks them".into() });
     }
     if file.golden().next().is_some() {
-        report.left.push(Left { check: "golden vectors", why: "they need the model to run".into() });
+        report.left.push(Left { check: GOLDEN_VECTORS, why: "they need the model to run".into() });
     }
     Ok(())
 }
