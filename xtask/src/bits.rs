@@ -20,19 +20,7 @@ const DTYPES: &[&str] = &["f32", "f16", "bf16"];
 const KV_DTYPES: &[&str] = &["f32", "f16"];
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
-    use lexopt::prelude::*;
-    let mut parser = lexopt::Parser::from_args(words);
-    let mut boards = Vec::new();
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Value(word) => boards.push(board::find(&word.string()?)?),
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    if boards.is_empty() {
-        boards.extend(board::ALL);
-    }
-    boards.into_iter().try_for_each(|board| check(board, models::ALL))
+    board::named(words)?.into_iter().try_for_each(|board| check(board, models::ALL))
 }
 
 /// Compares one board with the host, on those of `sources` that are here.

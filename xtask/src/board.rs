@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::setup::Emulator;
 use crate::{paths, process, setup};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// One board: which crate under `boards/`, for which target, on which emulated machine.
@@ -41,6 +42,23 @@ pub(crate) fn find(name: &str) -> Outcome<&'static Board> {
         let known: Vec<_> = ALL.iter().map(|board| board.name).collect();
         Failure::cannot_run(format!("there is no board `{name}`; the boards are: {}", known.join(", ")))
     })
+}
+
+/// The boards that a command line names; every one where it names none.
+pub(crate) fn named(words: Vec<OsString>) -> Outcome<Vec<&'static Board>> {
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(words);
+    let mut boards = Vec::new();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Value(word) => boards.push(find(&word.string()?)?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    if boards.is_empty() {
+        boards.extend(ALL);
+    }
+    Ok(boards)
 }
 
 /// Builds a board's firmware as it is shipped, with these cargo features and `model` inside, and returns the ELF file.

@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::{paths, process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// A checkpoint with its tokenizer.
 #[derive(Clone, Copy, Debug)]
@@ -72,9 +73,14 @@ impl Source {
     }
 }
 
-/// The command `dmexp`, built from this repository.
+/// The command `dmexp`, built from this repository: once a run, however often it is asked for.
 pub(crate) fn dmexp() -> Outcome<Command> {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(program) = BUILT.get() {
+        return Ok(Command::new(program));
+    }
     let mut build = process::cargo();
     build.current_dir(paths::root()).args(["build", "--release", "--locked", "--quiet", "--package", "dmexp-tools", "--bin", "dmexp"]);
-    process::built(&mut build, "dmexp").map(Command::new)
+    let program = process::built(&mut build, "dmexp")?;
+    Ok(Command::new(BUILT.get_or_init(|| program)))
 }

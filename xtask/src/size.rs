@@ -19,19 +19,7 @@ fails when there is more code than the board's mark allows, or, naming the symbo
 const CODE_MARKS: &[(&str, u64)] = &[("an386", 33_000)];
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
-    use lexopt::prelude::*;
-    let mut parser = lexopt::Parser::from_args(words);
-    let mut boards = Vec::new();
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Value(word) => boards.push(board::find(&word.string()?)?),
-            other => return Err(other.unexpected().into()),
-        }
-    }
-    if boards.is_empty() {
-        boards.extend(board::ALL);
-    }
-    boards.into_iter().try_for_each(check)
+    board::named(words)?.into_iter().try_for_each(check)
 }
 
 /// Prints the sizes of one board's firmware and refuses too much code and panic paths.
