@@ -1,0 +1,1 @@
+//! Comparisons with reference crates: see `tests`.
