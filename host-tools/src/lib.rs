@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod checkpoint;
+pub mod compare;
 pub mod decode;
 pub mod error;
 pub mod export;
