@@ -2,7 +2,7 @@
 
 use crate::format::arch::llama::LlamaConfig;
 use crate::format::layout::LlamaLayout;
-use crate::format::{DType, Dims, KvDType, TensorView};
+use crate::format::{DType, Dims, KvDType, Planes, TensorView};
 
 /// Puts bytes at an address that suits every element type and the widest loads.
 #[repr(C, align(64))]
@@ -25,12 +25,12 @@ pub const fn payload<const LEN: usize>(file: &[u8], file_len: usize, start: usiz
 ///
 /// # Panics
 /// While compiling, if it does not lie within the payload.
-pub const fn tensor(payload: &'static [u8], offset: usize, dtype: u8, rank: u32, sizes: [u32; 4]) -> TensorView<'static> {
+pub const fn tensor(payload: &'static [u8], offset: usize, dtype: u8, group: u32, rank: u32, sizes: [u32; 4]) -> TensorView<'static> {
     let Some(dtype) = DType::from_code(dtype) else { panic!("unknown element type") };
     let Ok(dims) = Dims::new(0, rank, sizes) else { panic!("impossible dims") };
-    let len = dims.count() * dtype.size();
-    let bytes = payload.split_at(offset).1.split_at(len as usize).0;
-    match TensorView::new(0, dtype, dims, bytes) {
+    let Ok(planes) = Planes::new(0, dtype, dims, group) else { panic!("impossible group") };
+    let bytes = payload.split_at(offset).1.split_at(planes.bytes as usize).0;
+    match TensorView::grouped(0, dtype, dims, group, bytes) {
         Ok(view) => view,
         Err(_) => panic!("the tensor does not lie within the payload"),
     }
@@ -55,4 +55,7 @@ pub const fn require_dtype(code: u8) {
     assert!(code != 0 || cfg!(feature = "f32"), "this model has weights in f32: build `dmexp` with the feature `f32`");
     assert!(code != 1 || cfg!(feature = "f16"), "this model has weights in f16: build `dmexp` with the feature `f16`");
     assert!(code != 2 || cfg!(feature = "bf16"), "this model has weights in bf16: build `dmexp` with the feature `bf16`");
+    assert!(code != 3 || cfg!(feature = "q8"), "this model has weights in q8: build `dmexp` with the feature `q8`");
+    assert!(code != 4 || cfg!(feature = "q4"), "this model has weights in q4: build `dmexp` with the feature `q4`");
+    assert!(code != 5 || cfg!(feature = "t2"), "this model has weights in t2: build `dmexp` with the feature `t2`");
 }

@@ -91,7 +91,7 @@ impl<'a> Found<'a> {
             }
         };
         let tensors = file.tensors().enumerate().map(|(place, tensor)| {
-            let mut meter = TensorMeter::new(tensor.view.dtype());
+            let mut meter = TensorMeter::of(tensor.view.dtype(), tensor.view.dims(), tensor.view.group());
             meter.update(tensor.view.bytes());
             TensorLine {
                 name: tensor.name.to_owned(),

@@ -263,7 +263,7 @@ fn large() -> (Vec<u8>, u64) {
         let wanted = model.tensor(number).unwrap();
         let dtype = if wanted.kind.is_matrix() { DType::Bf16 } else { DType::F32 };
         let trainable = number < model.weight_tensors();
-        let spec = TensorSpec { name: wanted.to_string(), dtype, dims: wanted.dims, trainable, transposed: false };
+        let spec = TensorSpec { name: wanted.to_string(), dtype, dims: wanted.dims, group: 0, trainable, transposed: false };
         let offset = end.next_multiple_of(64);
         end = offset + spec.bytes();
         tensors.push(TensorEntry { spec, offset, crc32: 0, figures: Some(Figures::NONE) });

@@ -129,6 +129,7 @@ fn frequencies(source: &LlamaSource) -> Result<Planned<'static>> {
         name: dmexp_format::arch::llama::TensorKind::RopeInvFreq.name().to_owned(),
         dtype: DType::F32,
         dims: Dims::vector(half),
+        group: 0,
         trainable: false,
         transposed: false,
     };
@@ -145,7 +146,7 @@ fn arrays(tokenizer: &TokenizerSource) -> Vec<Planned<'static>> {
         let count = bytes.len() as u64 / dtype.size();
         let dims = Dims::vector(count as u32);
         Planned {
-            spec: TensorSpec { name: name.to_owned(), dtype, dims, trainable: false, transposed: false },
+            spec: TensorSpec { name: name.to_owned(), dtype, dims, group: 0, trainable: false, transposed: false },
             values: Values::Bytes(bytes),
         }
     });

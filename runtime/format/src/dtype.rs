@@ -16,6 +16,12 @@ pub enum DType {
     F16 = 1,
     /// The upper 16 bits of an `f32`, little-endian.
     Bf16 = 2,
+    /// Signed bytes with an `f32` scale a row and, unless a row is one group, a multiplier a group.
+    Q8 = 3,
+    /// Four bits with an `f32` scale a row, a multiplier and an offset a group.
+    Q4 = 4,
+    /// Ternary: two bits with one `f32` scale a tensor.
+    T2 = 5,
     /// Bytes (tokenizer arrays).
     U8 = 6,
     /// Unsigned 32-bit numbers, little-endian (tokenizer arrays).
@@ -29,6 +35,9 @@ impl DType {
             0 => Self::F32,
             1 => Self::F16,
             2 => Self::Bf16,
+            3 => Self::Q8,
+            4 => Self::Q4,
+            5 => Self::T2,
             6 => Self::U8,
             7 => Self::U32,
             _ => return None,
@@ -40,16 +49,17 @@ impl DType {
         self as u8
     }
 
-    /// Bytes an element.
+    /// Bytes an element; 0 for q8, q4 and t2, whose bytes [`Planes`](crate::Planes) counts.
     pub const fn size(self) -> u64 {
         match self {
             Self::F32 | Self::U32 => 4,
             Self::F16 | Self::Bf16 => 2,
             Self::U8 => 1,
+            Self::Q8 | Self::Q4 | Self::T2 => 0,
         }
     }
 
-    /// Element `index` of `bytes`, stored in this type at any address, widened to `f32`; 0 past the end and for types that are not weights.
+    /// Element `index` of `bytes`, stored in this type at any address, widened to `f32`; 0 past the end and for types that are not floats.
     ///
     /// The one reader for elements that are read seldom or lie badly: out of line, so that flash holds it once.
     #[inline(never)]
@@ -59,7 +69,7 @@ impl DType {
             Self::F32 => f32::from_bits(u32_at(bytes, index.wrapping_mul(4))),
             Self::F16 => half::f16::from_bits(half()).to_f32(),
             Self::Bf16 => f32::from_bits(u32::from(half()) << 16),
-            Self::U8 | Self::U32 => 0.0,
+            _ => 0.0,
         }
     }
 
@@ -69,6 +79,9 @@ impl DType {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
+            Self::Q8 => "q8",
+            Self::Q4 => "q4",
+            Self::T2 => "t2",
             Self::U8 => "u8",
             Self::U32 => "u32",
         }
@@ -80,6 +93,9 @@ impl DType {
             b"f32" => Self::F32,
             b"f16" => Self::F16,
             b"bf16" => Self::Bf16,
+            b"q8" => Self::Q8,
+            b"q4" => Self::Q4,
+            b"t2" => Self::T2,
             b"u8" => Self::U8,
             b"u32" => Self::U32,
             _ => return None,
@@ -88,7 +104,17 @@ impl DType {
 
     /// Whether weights may be stored in this type.
     pub const fn is_weight(self) -> bool {
+        self.is_float() || self.is_quantised()
+    }
+
+    /// Whether elements are floats, each by itself.
+    pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::Bf16)
+    }
+
+    /// Whether elements are small integers that share scales: q8, q4 and t2.
+    pub const fn is_quantised(self) -> bool {
+        matches!(self, Self::Q8 | Self::Q4 | Self::T2)
     }
 }
 
@@ -108,14 +134,25 @@ pub enum KvDType {
     /// Half precision: half the memory.
     #[default]
     F16 = 1,
+    /// Signed bytes with an `f16` scale for each head and position.
+    Q8 = 2,
 }
 
 impl KvDType {
-    /// Bytes an element.
+    /// Bytes an element, without the scales of q8.
     pub const fn size(self) -> u64 {
         match self {
             Self::F32 => 4,
             Self::F16 => 2,
+            Self::Q8 => 1,
+        }
+    }
+
+    /// Bytes of the scales of one head at one position: 0 but for q8.
+    pub const fn scale_size(self) -> u64 {
+        match self {
+            Self::F32 | Self::F16 => 0,
+            Self::Q8 => 2,
         }
     }
 
@@ -124,6 +161,7 @@ impl KvDType {
         match self {
             Self::F32 => "f32",
             Self::F16 => "f16",
+            Self::Q8 => "q8",
         }
     }
 
@@ -132,6 +170,7 @@ impl KvDType {
         Some(match code {
             0 => Self::F32,
             1 => Self::F16,
+            2 => Self::Q8,
             _ => return None,
         })
     }

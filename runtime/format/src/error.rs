@@ -160,6 +160,17 @@ pub enum Error {
         /// The element within it.
         element: u64,
     },
+    /// A quantised tensor holds a code, a scale or a multiplier that the format does not allow, or a byte of padding that is not 0.
+    Quantised {
+        /// The tensor.
+        tensor: u32,
+        /// Which of its parts.
+        plane: Plane,
+        /// The element (codes), the row (scales), which multiplier, or the byte from the tensor's start (padding).
+        place: u64,
+        /// What is there: the code or byte; the bit pattern of a scale.
+        found: u32,
+    },
     /// The golden vectors of the file do not come out.
     Golden {
         /// The position whose logits differ.
@@ -285,6 +296,20 @@ pub enum Part {
     Payload,
     /// The bytes of one tensor.
     TensorBytes,
+}
+
+/// A part of a quantised tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Plane {
+    /// The integers.
+    Codes,
+    /// The `f32` scales.
+    Scales,
+    /// The multipliers of groups.
+    Multipliers,
+    /// The zero bytes after rows of codes and between the parts.
+    Padding,
 }
 
 /// What is wrong with a value.

@@ -1,6 +1,6 @@
 //! What errors say: one sentence each, with the place and both sides.
 
-use crate::{Error, Part, Rule};
+use crate::{Error, Part, Plane, Rule};
 use core::fmt;
 
 impl fmt::Display for Part {
@@ -108,6 +108,17 @@ impl fmt::Display for Error {
                 None => write!(f, "tensor {tensor} has element type {code}"),
             },
             Self::NonFinite { tensor, element } => write!(f, "tensor {tensor}: element {element} is not finite"),
+            Self::Quantised { tensor, plane, place, found } => {
+                write!(f, "tensor {tensor}: ")?;
+                match plane {
+                    Plane::Codes => write!(f, "the code of element {place} is {found:#x}, which stands for no value"),
+                    Plane::Scales => {
+                        write!(f, "scale {place} is {}; scales are finite and not below 0", f32::from_bits(found))
+                    }
+                    Plane::Multipliers => write!(f, "multiplier {place} is {found}; multipliers are 1 to 255"),
+                    Plane::Padding => write!(f, "byte {place} is padding, but {found}, not 0"),
+                }
+            }
             Self::Golden { position, stored, computed } => {
                 write!(f, "golden vector: the logits at position {position} should have checksum {stored:08x}, they have {computed:08x}")
             }

@@ -1,12 +1,15 @@
 //! How much memory a configuration needs, as constants: the sizes by which `dmexp::Arena` is carved.
 
 use crate::arch::llama::LlamaConfig;
+use crate::bytes::align_up;
+use crate::planes::GROUP_MULTIPLE;
 use crate::{Error, KvDType};
 
 /// Sizes of the parts of a Llama arena, in the order in which they lie. All but the first count words of 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LlamaLayout {
-    /// Keys and values, in bytes: layer x (key, value) x position x `kv_dim`, a multiple of 4.
+    /// Keys and values, in bytes: layer x (key, value) x position x `kv_dim`, a multiple of 4; in q8 followed by the scales, layer x (key, value) x position x `n_kv_heads`, also a multiple
+    /// of 4.
     pub kv_bytes: usize,
     /// Rotation frequencies: `head_dim` / 2.
     pub inv_freq: usize,
@@ -17,7 +20,8 @@ pub struct LlamaLayout {
     /// The normed stream, or the attention's output: the larger of `dim` and `n_heads` * `head_dim`.
     pub xb: usize,
     /// What is never needed at the same time: q, k, v, scores and lane sums of attention; its output projected; gate and up of the
-    /// feed-forward network; logits and the sampler's order.
+    /// feed-forward network; logits and the sampler's order. Beside each result of a projection there is room for its input as integers ([`activation_words`]): after q, k and v (where the
+    /// scores will be), after the projected output, after gate and up, instead of up for the projection down, and after the logits (where the order will be).
     pub shared: usize,
     /// The tokens of the context so far: one a position.
     pub tokens: usize,
@@ -40,10 +44,15 @@ impl LlamaLayout {
         }
         // `validate` keeps every size (and `context` with them) to 2^24 and layers to 2^12, so no sum or product below leaves 64 bits.
         let (q_dim, kv_dim) = (config.q_dim() as u32, config.kv_dim() as u32);
-        let kv_elements = (2 * config.n_layers as u64) * (context as u64 * kv_dim as u64);
-        let kv_bytes = (kv_elements * kv.size() + 3) & !3;
-        let attention = q_dim + 2 * kv_dim + context + 8 * config.head_dim;
-        let shared = max(max(attention, 2 * config.hidden_dim), max(2 * config.vocab_size, config.dim));
+        let kv_rows = (2 * config.n_layers as u64) * context as u64;
+        let kv_codes = align_up(kv_rows * kv_dim as u64 * kv.size(), 4);
+        let kv_bytes = kv_codes + align_up(kv_rows * config.n_kv_heads as u64 * kv.scale_size(), 4);
+        let of_x = activation_words(config.dim);
+        let attention = q_dim + 2 * kv_dim + max(context + 8 * config.head_dim, of_x);
+        let projected = config.dim + activation_words(q_dim);
+        let feed_forward = config.hidden_dim + max(config.hidden_dim + of_x, activation_words(config.hidden_dim));
+        let logits = config.vocab_size + max(config.vocab_size, of_x);
+        let shared = max(max(attention, projected), max(feed_forward, logits));
         let xb = max(config.dim, q_dim);
         let words = config.head_dim / 2 + config.head_dim + config.dim + xb + shared + context;
         let total = kv_bytes + 4 * words as u64;
@@ -62,6 +71,12 @@ impl LlamaLayout {
             total_bytes: total as usize,
         })
     }
+}
+
+/// Words of 32 bits for a vector of `n` activations as integers: `n` codes of 16 bits, padded to a word, then the sums of the codes of each group, of which there are at most one for every
+/// [`GROUP_MULTIPLE`] elements.
+pub const fn activation_words(n: u32) -> u32 {
+    n.div_ceil(2) + n.div_ceil(GROUP_MULTIPLE)
 }
 
 const fn max(a: u32, b: u32) -> u32 {

@@ -20,12 +20,14 @@ pub mod file;
 #[cfg(feature = "std")]
 pub mod host;
 pub mod layout;
+pub mod planes;
 mod tensor;
 pub mod tokenizer;
 pub mod vocabulary;
 
 pub use dtype::{DType, KvDType};
-pub use error::{ConfigKey, Error, Part, Rule, SamplingKey, TokenizerKey};
+pub use error::{ConfigKey, Error, Part, Plane, Rule, SamplingKey, TokenizerKey};
+pub use planes::Planes;
 pub use tensor::{Dims, TensorView};
 
 /// The number of the canonical arithmetic (docs/format/arithmetic.md) that this version computes.

@@ -1,6 +1,7 @@
 //! A tensor where it lies: element type, dims and the bytes, borrowed from the file.
 
 use crate::bytes::array;
+use crate::planes::Planes;
 use crate::{DType, Error, Rule};
 
 /// The sizes of a tensor's axes, 1 to 4 of them, row-major, the reduced (input) axis last.
@@ -109,29 +110,46 @@ impl Dims {
 #[derive(Clone, Copy, Debug)]
 pub struct TensorView<'a> {
     dtype: DType,
+    group: u32,
     dims: Dims,
     bytes: &'a [u8],
 }
 
 impl<'a> TensorView<'a> {
-    /// A view of `bytes`, whose length must be what `dims` and `dtype` need; `tensor` is named in the error.
+    /// A view of `bytes`, whose length must be what `dims` and `dtype` need; `tensor` is named in the error. A q8 or q4 tensor has one group a row.
     ///
     /// # Errors
     /// [`Error::Tensor`] with [`Rule::Length`] when the length is another.
     pub const fn new(tensor: u32, dtype: DType, dims: Dims, bytes: &'a [u8]) -> Result<Self, Error> {
-        let needed = dims.count() * dtype.size();
+        Self::grouped(tensor, dtype, dims, 0, bytes)
+    }
+
+    /// A view of `bytes` with `group` elements of a row to a multiplier (0: the whole row); `tensor` is named in the error.
+    ///
+    /// # Errors
+    /// Those of [`Planes::new`], and [`Error::Tensor`] with [`Rule::Length`] when the length is another than it calls for.
+    pub const fn grouped(tensor: u32, dtype: DType, dims: Dims, group: u32, bytes: &'a [u8]) -> Result<Self, Error> {
+        let needed = match Planes::new(tensor, dtype, dims, group) {
+            Ok(planes) => planes.bytes,
+            Err(error) => return Err(error),
+        };
         if bytes.len() as u64 != needed {
             return Err(Error::Tensor { tensor, rule: Rule::Length, found: bytes.len() as u64, allowed: needed });
         }
-        Ok(Self { dtype, dims, bytes })
+        Ok(Self { dtype, group, dims, bytes })
     }
 
     /// A view of no elements at all: what stands where an architecture has no such tensor.
-    pub const EMPTY: Self = Self { dtype: DType::F32, dims: Dims { sizes: [0, 1, 1, 1], rank: 1 }, bytes: &[] };
+    pub const EMPTY: Self = Self { dtype: DType::F32, group: 0, dims: Dims { sizes: [0, 1, 1, 1], rank: 1 }, bytes: &[] };
 
     /// How the elements are stored.
     pub const fn dtype(&self) -> DType {
         self.dtype
+    }
+
+    /// Elements of a row that share a multiplier, as the file says it; 0: the whole row, and for types without groups.
+    pub const fn group(&self) -> u32 {
+        self.group
     }
 
     /// The sizes of the axes.
@@ -178,8 +196,15 @@ impl<'a> TensorView<'a> {
 
     /// Element `index` widened to `f32`; 0 past the end and for types that are not weights. For tables that are read seldom: the kernels
     /// have faster ways.
+    ///
+    /// A quantised element is its row's scale times an integer that `f32` holds exactly: one rounding.
     pub fn get_f32(&self, index: usize) -> f32 {
-        self.dtype.element(self.bytes, index)
+        if !self.dtype.is_quantised() {
+            return self.dtype.element(self.bytes, index);
+        }
+        let (Some(row), Some(column)) = (index.checked_div(self.cols()), index.checked_rem(self.cols())) else { return 0.0 };
+        let scale = if self.dtype == DType::T2 { self.scale() } else { self.row_scale(row) };
+        scale * self.integer(row, column) as f32
     }
 
     /// Element `index` of a `u32` tensor; `None` past the end and for other types.

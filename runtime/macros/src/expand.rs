@@ -63,7 +63,7 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
             "static INV_FREQ: ::dmexp::__macro::Aligned<[u8; {}]> = ::dmexp::__macro::Aligned({stored:?});",
             stored.len()
         );
-        let _ = writeln!(table, "::dmexp::__macro::tensor(&INV_FREQ.0, 0, 0, {}),", dims(Dims::vector(config.head_dim / 2)));
+        let _ = writeln!(table, "::dmexp::__macro::tensor(&INV_FREQ.0, 0, 0, 0, {}),", dims(Dims::vector(config.head_dim / 2)));
     }
     let arrays = match facts.kind {
         TokenizerKind::SentencepieceBpe => facts.arrays.map(|number| tensor(file, number)).join(", "),
@@ -114,7 +114,7 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
 fn tensor(file: &ModelFile<'_>, number: u32) -> String {
     let view = file.tensor(number).unwrap_or(dmexp_format::TensorView::EMPTY);
     let offset = view.bytes().as_ptr().addr().saturating_sub(file.payload().as_ptr().addr());
-    format!("::dmexp::__macro::tensor(&DMEXP_MODEL.0, {offset}, {}, {})", view.dtype().code(), dims(view.dims()))
+    format!("::dmexp::__macro::tensor(&DMEXP_MODEL.0, {offset}, {}, {}, {})", view.dtype().code(), view.group(), dims(view.dims()))
 }
 
 fn dims(dims: Dims) -> String {

@@ -49,6 +49,9 @@ impl<'a> Llama<'a> {
                 DType::F32 => cfg!(feature = "f32"),
                 DType::F16 => cfg!(feature = "f16"),
                 DType::Bf16 => cfg!(feature = "bf16"),
+                DType::Q8 => cfg!(feature = "q8"),
+                DType::Q4 => cfg!(feature = "q4"),
+                DType::T2 => cfg!(feature = "t2"),
                 _ => true,
             };
             // Gains, biases and frequencies in f32 are read without a kernel: the features are about matrices.

@@ -6,7 +6,7 @@ use crate::arch::Architecture;
 use crate::arch::llama::{CONFIG_RECORD_LEN, LlamaConfig, TensorKind};
 use crate::bytes::{array, part, same, u16_at, u32_at, u64_at};
 use crate::tokenizer::{ARRAY_NAMES, NO_TOKEN, TOKENIZER_RECORD_LEN, TokenizerFacts, TokenizerKind};
-use crate::{ARITHMETIC, ConfigKey, DType, Dims, Error, Part, Rule, TokenizerKey};
+use crate::{ARITHMETIC, ConfigKey, DType, Dims, Error, Part, Planes, Rule, TokenizerKey};
 
 /// Bytes of the head.
 pub const HEAD_LEN: usize = 64;
@@ -36,6 +36,8 @@ pub struct TensorRecord {
     pub dtype: DType,
     /// Its dims.
     pub dims: Dims,
+    /// Elements of a row that share a multiplier (q8, q4); 0: the whole row, and for other types.
+    pub group: u32,
     /// The CRC-32 of its bytes.
     pub crc32: u32,
     /// Where it starts, from the payload's start.
@@ -80,20 +82,22 @@ impl TensorRecord {
             return Err(of_tensor(tensor, Rule::Rank, rank as u32, 4));
         }
         let (group, flags, reserved) = (u32_at(record, 24), u32_at(record, 48), u32_at(record, 52));
-        if group | reserved != 0 {
-            return Err(of_tensor(tensor, Rule::Zero, group | reserved, 0));
+        if reserved != 0 {
+            return Err(of_tensor(tensor, Rule::Zero, reserved, 0));
         }
         if flags > 3 {
             return Err(of_tensor(tensor, Rule::Unknown, flags, 3));
         }
         let bytes = u64_at(record, 40);
-        // At most 2^48 elements of 4 bytes.
-        let needed = dims.count() * dtype.size();
+        let needed = match Planes::new(tensor, dtype, dims, group) {
+            Ok(planes) => planes.bytes,
+            Err(error) => return Err(error),
+        };
         if bytes != needed {
             return Err(of_tensor_long(tensor, Rule::Length, bytes, needed));
         }
         let (name_offset, crc32, offset) = (u32_at(record, 0), u32_at(record, 28), u64_at(record, 32));
-        Ok(Self { name_offset, name_len, dtype, dims, crc32, offset, bytes, flags })
+        Ok(Self { name_offset, name_len, dtype, dims, group, crc32, offset, bytes, flags })
     }
 }
 

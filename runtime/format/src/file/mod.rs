@@ -6,6 +6,7 @@ pub mod fixed;
 pub mod golden;
 pub mod index;
 mod names;
+pub(crate) mod quantised;
 #[cfg(feature = "toml")]
 mod toml_v1;
 mod verify;
@@ -362,7 +363,7 @@ impl<'a> Tensor<'a> {
         let record = index.record(number)?;
         let name = index.name(number)?;
         let bytes = part(payload, record.offset as usize, record.bytes as usize)?;
-        let view = TensorView::new(number, record.dtype, record.dims, bytes).ok()?;
+        let view = TensorView::grouped(number, record.dtype, record.dims, record.group, bytes).ok()?;
         Some(Self { number, name, view, crc32: Some(record.crc32), flags: record.flags, offset: record.offset })
     }
 }

@@ -1,13 +1,14 @@
 //! What only reading the payload can tell: checksums, zero gaps, finite weights. Run by `dmexp export verify` and `include_model!`, and by a chip on request.
 
-use super::{ModelFile, Tensor};
+use super::{ModelFile, Tensor, quantised};
 use crate::{DType, Error, Part, Rule, TensorView, crc32};
 
 impl ModelFile<'_> {
-    /// Reads the whole payload and checks it: each tensor's checksum, the gaps between tensors, the payload's checksum, and that every f32, f16 and bf16 element is finite.
+    /// Reads the whole payload and checks it: each tensor's checksum, the gaps between tensors, the payload's checksum, that every f32, f16 and bf16 element is finite,
+    /// and that quantised tensors hold what the format allows.
     ///
     /// # Errors
-    /// [`Error::Checksum`], [`Error::Layout`] of [`Part::Payload`] for a gap that is not zero, [`Error::NonFinite`].
+    /// [`Error::Checksum`], [`Error::Layout`] of [`Part::Payload`] for a gap that is not zero, [`Error::NonFinite`], [`Error::Quantised`].
     pub fn verify_payload(&self) -> Result<(), Error> {
         let payload = self.payload();
         let mut end = 0u64;
@@ -18,6 +19,7 @@ impl ModelFile<'_> {
         }
         check_crc(Part::Payload, u32::MAX, Some(self.payload_crc()), payload)?;
         for tensor in self.tensors() {
+            quantised::check(tensor.number, &tensor.view)?;
             if let Some(element) = first_non_finite(&tensor.view) {
                 return Err(Error::NonFinite { tensor: tensor.number, element });
             }
@@ -58,7 +60,7 @@ fn first_non_finite(view: &TensorView<'_>) -> Option<u64> {
         DType::F32 => bytes.as_chunks::<4>().0.iter().position(|b| !f32::from_le_bytes(*b).is_finite()),
         DType::F16 => halves_with(bytes, 0x7c00),
         DType::Bf16 => halves_with(bytes, 0x7f80),
-        DType::U8 | DType::U32 => None,
+        _ => None,
     };
     place.map(|place| place as u64)
 }

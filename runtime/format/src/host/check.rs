@@ -3,6 +3,7 @@
 use super::header::{Config, Golden, Header, TensorEntry, TensorSpec};
 use super::{HeaderError, NAME_LIMIT, TENSOR_LIMIT};
 use crate::arch::llama::{LlamaConfig, TensorKind};
+use crate::planes::{COLUMN_LIMIT, GROUP_MULTIPLE};
 use crate::tokenizer::{ARRAY_NAMES, NO_TOKEN, TokenizerKind};
 use crate::{ARITHMETIC, DType, Dims, Error};
 
@@ -53,7 +54,7 @@ struct Wanted {
 }
 
 fn wanted(model: &LlamaConfig, kind: TokenizerKind, n_pieces: u32, tensors: &[TensorEntry]) -> Vec<Wanted> {
-    const MATRIX: &[DType] = &[DType::F32, DType::F16, DType::Bf16];
+    const MATRIX: &[DType] = &[DType::F32, DType::F16, DType::Bf16, DType::Q8, DType::Q4, DType::T2];
     let mut list: Vec<_> = (0..=model.weight_tensors())
         .map_while(|number| model.tensor(number))
         .map(|spec| Wanted {
@@ -94,6 +95,7 @@ fn check_tensors(tensors: &[TensorEntry]) -> Result<(), HeaderError> {
             return Err(Error::DuplicateName { first, second: number as u32 }.into());
         }
         let key = |key| format!("tensors[{number}].{key} ({})", entry.spec.name);
+        check_group(&key("group"), number as u32, &entry.spec)?;
         // The alignment itself is in the file's fixed part, at most 4096; the index is checked against it when the file is opened.
         let latest = if number == 0 { 0 } else { end.saturating_add(4095) };
         if entry.offset < end || entry.offset > latest || !entry.offset.is_multiple_of(16) {
@@ -121,6 +123,23 @@ fn check_tensors(tensors: &[TensorEntry]) -> Result<(), HeaderError> {
         }
     }
     Ok(())
+}
+
+/// Refuses a group that the element type and the length of a row do not allow.
+pub(super) fn check_group(key: &str, number: u32, spec: &TensorSpec) -> Result<(), HeaderError> {
+    match spec.planes(number) {
+        Ok(_) => Ok(()),
+        Err(_) if spec.dtype.is_quantised() && spec.dims.cols() > COLUMN_LIMIT => Err(HeaderError::wrong(
+            key,
+            format!("rows of {}", spec.dims.cols()),
+            format!("rows of at most {COLUMN_LIMIT} in {}", spec.dtype),
+        )),
+        Err(_) if matches!(spec.dtype, DType::Q8 | DType::Q4) => {
+            let allowed = format!("0, or a multiple of {GROUP_MULTIPLE} up to {}, the length of a row", spec.dims.cols());
+            Err(HeaderError::wrong(key, spec.group, allowed))
+        }
+        Err(_) => Err(HeaderError::wrong(key, spec.group, "0")),
+    }
 }
 
 /// Refuses a name that the index could not hold.

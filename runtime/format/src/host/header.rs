@@ -4,7 +4,7 @@ use super::{Figures, HeaderError};
 use crate::arch::Architecture;
 use crate::arch::llama::LlamaConfig;
 use crate::tokenizer::{ARRAY_NAMES, NO_TOKEN, TokenizerFacts, TokenizerKind};
-use crate::{DType, Dims, KvDType};
+use crate::{DType, Dims, Error, KvDType, Planes};
 use std::collections::BTreeMap;
 
 /// The header of a format-2 file.
@@ -156,6 +156,8 @@ pub struct TensorSpec {
     pub dtype: DType,
     /// The sizes of its axes as stored, the reduced (input) axis last.
     pub dims: Dims,
+    /// Elements of a row that share a multiplier (q8, q4); 0: the whole row, and for other types.
+    pub group: u32,
     /// Whether training changes it.
     pub trainable: bool,
     /// Whether the source's array had its axes the other way round.
@@ -188,10 +190,17 @@ impl TensorEntry {
 }
 
 impl TensorSpec {
-    /// How many bytes it has.
+    /// How many bytes it has; 0 where its group is not possible, which the check of a header refuses.
     pub fn bytes(&self) -> u64 {
-        // At most 2^48 elements of at most 4 bytes.
-        self.dims.count() * self.dtype.size()
+        self.planes(0).map_or(0, |planes| planes.bytes)
+    }
+
+    /// Where its parts lie; `number` is named in the error.
+    ///
+    /// # Errors
+    /// Those of [`Planes::new`].
+    pub fn planes(&self, number: u32) -> Result<Planes, Error> {
+        Planes::new(number, self.dtype, self.dims, self.group)
     }
 }
 

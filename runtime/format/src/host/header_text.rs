@@ -1,5 +1,6 @@
 //! The header of format 2 to its text and back. `parse(to_text(h)) == h`, and a header has one text.
 
+use super::check::check_group;
 use super::header::{Config, Golden, GoldenPosition, Header, LlamaSettings, Provenance, Scalar, TensorEntry, TensorSpec, Tokenizer};
 use super::toml_text::{BOOL, F32, F64, Keys, TABLE, TABLE_LIST, TEXT, Text, U32, U32_LIST, U64, float, list, show, string};
 use super::{Figures, HeaderError};
@@ -10,9 +11,17 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 const ARCHITECTURES: [(&str, ()); 1] = [("llama", ())];
-const DTYPES: [(&str, DType); 5] =
-    [("f32", DType::F32), ("f16", DType::F16), ("bf16", DType::Bf16), ("u8", DType::U8), ("u32", DType::U32)];
-const KV_DTYPES: [(&str, KvDType); 2] = [("f32", KvDType::F32), ("f16", KvDType::F16)];
+const DTYPES: [(&str, DType); 8] = [
+    ("f32", DType::F32),
+    ("f16", DType::F16),
+    ("bf16", DType::Bf16),
+    ("q8", DType::Q8),
+    ("q4", DType::Q4),
+    ("t2", DType::T2),
+    ("u8", DType::U8),
+    ("u32", DType::U32),
+];
+const KV_DTYPES: [(&str, KvDType); 3] = [("f32", KvDType::F32), ("f16", KvDType::F16), ("q8", KvDType::Q8)];
 const KINDS: [(&str, bool); 2] = [("trainable", true), ("non_trainable", false)];
 const LAYOUTS: [(&str, RopeLayout); 2] = [("interleaved", RopeLayout::Interleaved), ("half", RopeLayout::Half)];
 const TOKENIZERS: [(&str, TokenizerKind); 3] =
@@ -263,10 +272,11 @@ fn parse_tensor(path: String, number: u32, table: Table, unknown: &mut Vec<Strin
         dims: parse_dims(&keys.path_of("dims"), number, &sizes)?,
         name,
         dtype: keys.named("dtype", &DTYPES)?,
+        group: keys.required("group", &U32)?,
         trainable: keys.named("kind", &KINDS)?,
         transposed: keys.required("transposed", &BOOL)?,
     };
-    keys.equal("group", &U32, &0)?;
+    check_group(&keys.path_of("group"), number, &spec)?;
     keys.equal("bytes", &U64, &spec.bytes())?;
     let figures = if spec.dtype.is_weight() {
         Some(Figures {
@@ -288,7 +298,7 @@ fn tensor_text(text: &mut Text, tensor: &TensorEntry) {
     text.text("name", &tensor.spec.name);
     text.raw("dims", &list(tensor.spec.dims.as_slice(), u32::to_string));
     text.text("dtype", tensor.spec.dtype.name());
-    text.plain("group", 0);
+    text.plain("group", tensor.spec.group);
     text.plain("offset", tensor.offset);
     text.plain("bytes", tensor.bytes());
     text.text("kind", if tensor.spec.trainable { "trainable" } else { "non_trainable" });

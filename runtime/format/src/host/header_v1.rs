@@ -128,7 +128,7 @@ impl HeaderV1 {
     /// # Errors
     /// [`HeaderError`] with the first rule broken.
     pub fn check(&self) -> Result<(), HeaderError> {
-        if !self.dtype.is_weight() {
+        if !self.dtype.is_float() {
             return Err(HeaderError::wrong("dtype", self.dtype, "f32, f16 or bf16"));
         }
         if self.tensors.is_empty() || self.tensors.len() > TENSOR_LIMIT {

@@ -65,7 +65,7 @@ fn tensor_records(header: &Header, index: &mut Vec<u8>) {
         index.extend((spec.name.len() as u16).to_le_bytes());
         index.extend([spec.dtype.code(), spec.dims.rank() as u8]);
         index.extend(spec.dims.padded().into_iter().flat_map(u32::to_le_bytes));
-        index.extend(0u32.to_le_bytes());
+        index.extend(spec.group.to_le_bytes());
         index.extend(tensor.crc32.to_le_bytes());
         index.extend(tensor.offset.to_le_bytes());
         index.extend(tensor.bytes().to_le_bytes());

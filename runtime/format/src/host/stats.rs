@@ -1,6 +1,7 @@
 //! Figures of stored values, measured in one pass over a tensor's bytes: for the exporter's report, the header and `verify`.
 
-use crate::DType;
+use crate::file::quantised;
+use crate::{DType, Dims, Error, TensorView};
 use half::{bf16, f16};
 
 /// What the header says of a tensor's values as stored. The figures of a whole file are those of its weights merged.
@@ -47,12 +48,16 @@ pub struct Measured {
     pub figures: Option<Figures>,
     /// The first element that is NaN or infinite, with its value.
     pub non_finite: Option<(u64, f32)>,
+    /// What a quantised tensor holds that the format does not allow (as tensor 0). Its figures are then those of no values.
+    pub fault: Option<Error>,
 }
 
 /// Measures a tensor whose bytes come in pieces of any size.
 #[derive(Clone, Debug)]
 pub struct TensorMeter {
     dtype: DType,
+    // Quantised tensors only: dims and group, and all bytes, since codes mean nothing without the scales behind them.
+    whole: Option<(Dims, u32, Vec<u8>)>,
     crc: crc32fast::Hasher,
     bytes: u64,
     // The start of an element whose other bytes come with the next piece.
@@ -71,10 +76,17 @@ struct Limits {
 }
 
 impl TensorMeter {
-    /// A meter for elements of this type.
+    /// A meter for a tensor of this type, dims and group. It keeps the bytes of a quantised one until the end.
+    pub fn of(dtype: DType, dims: Dims, group: u32) -> Self {
+        let whole = dtype.is_quantised().then(|| (dims, group, Vec::new()));
+        Self { whole, ..Self::new(dtype) }
+    }
+
+    /// A meter for elements of this type, which is not a quantised one.
     pub fn new(dtype: DType) -> Self {
         Self {
             dtype,
+            whole: None,
             crc: crc32fast::Hasher::new(),
             bytes: 0,
             carry: Vec::with_capacity(4),
@@ -88,13 +100,17 @@ impl TensorMeter {
     /// Takes the next bytes.
     pub fn update(&mut self, piece: &[u8]) {
         self.crc.update(piece);
+        if let Some((.., bytes)) = &mut self.whole {
+            bytes.extend_from_slice(piece);
+        }
+        if !self.dtype.is_float() {
+            self.bytes += piece.len() as u64;
+            return;
+        }
         let size = self.dtype.size() as usize;
         let mut rest = piece;
         let mut element = (self.bytes - self.carry.len() as u64) / self.dtype.size();
         self.bytes += piece.len() as u64;
-        if !self.dtype.is_weight() {
-            return;
-        }
         while !self.carry.is_empty() {
             let Some((first, tail)) = rest.split_first() else {
                 return;
@@ -131,7 +147,7 @@ impl TensorMeter {
                 let limits = Limits { normal: 0x0080, infinite: 0x7f80 };
                 self.scan_as(bytes, first, &limits, |[a, b]: [u8; 2]| u32::from(u16::from_le_bytes([a, b & 0x7f])));
             }
-            DType::U8 | DType::U32 => {}
+            _ => {}
         }
     }
 
@@ -162,7 +178,7 @@ impl TensorMeter {
         match self.dtype {
             DType::F16 => f16::from_bits(magnitude as u16).to_f32(),
             DType::Bf16 => bf16::from_bits(magnitude as u16).to_f32(),
-            DType::F32 | DType::U8 | DType::U32 => f32::from_bits(magnitude),
+            _ => f32::from_bits(magnitude),
         }
     }
 
@@ -173,17 +189,39 @@ impl TensorMeter {
 
     /// What was found.
     pub fn finish(&self) -> Measured {
+        let crc32 = self.crc.clone().finalize();
+        if let Some((dims, group, bytes)) = &self.whole {
+            let view = TensorView::grouped(0, self.dtype, *dims, *group, bytes);
+            let (figures, fault) = match view.and_then(|view| quantised::check(0, &view).map(|()| view)) {
+                Ok(view) => (quantised_figures(&view), None),
+                Err(error) => (Figures::NONE, Some(error)),
+            };
+            return Measured { bytes: self.bytes, crc32, figures: Some(figures), non_finite: None, fault };
+        }
         let figures = Figures {
             flushed: 0,
             subnormal: self.subnormal,
             max_abs: self.value(self.max),
             min_nonzero_abs: self.value(self.min_less_one.wrapping_add(1)),
         };
-        Measured {
-            bytes: self.bytes,
-            crc32: self.crc.clone().finalize(),
-            figures: self.dtype.is_weight().then_some(figures),
-            non_finite: self.non_finite,
-        }
+        Measured { bytes: self.bytes, crc32, figures: self.dtype.is_weight().then_some(figures), non_finite: self.non_finite, fault: None }
     }
+}
+
+/// The figures of the values that codes and scales stand for. Within a row, magnitudes are ordered as the integers' are.
+fn quantised_figures(view: &TensorView<'_>) -> Figures {
+    let mut figures = Figures::NONE;
+    for row in 0..view.rows() {
+        let integers = || (0..view.cols()).map(|column| view.integer(row, column).unsigned_abs()).filter(|magnitude| *magnitude != 0);
+        let scale = view.row_scale(if view.dtype() == DType::T2 { 0 } else { row });
+        let value = |magnitude: Option<u32>| scale * magnitude.unwrap_or(0) as f32;
+        let (max_abs, min_nonzero_abs) = (value(integers().max()), value(integers().min()));
+        let subnormal = if min_nonzero_abs < f32::MIN_POSITIVE {
+            integers().filter(|magnitude| (value(Some(*magnitude)) as f32).is_subnormal()).count() as u64
+        } else {
+            0
+        };
+        figures = figures.merged(Figures { flushed: 0, subnormal, max_abs, min_nonzero_abs });
+    }
+    figures
 }

@@ -114,10 +114,10 @@ fn verify_v2(file: &ModelFile<'_>, index: &[u8], text: Option<&str>, report: &mu
         }
     };
     file.verify_payload()?;
-    report.done.push("checksums of every tensor and of the payload; gaps are zero; weights are finite");
+    report.done.push("checksums of every tensor and of the payload; gaps are zero; weights are finite, codes and scales allowed");
     if let Some(header) = &header {
         for (entry, tensor) in header.tensors.iter().zip(file.tensors()) {
-            let mut meter = TensorMeter::new(tensor.view.dtype());
+            let mut meter = TensorMeter::of(tensor.view.dtype(), tensor.view.dims(), tensor.view.group());
             meter.update(tensor.view.bytes());
             if let (Some(stored), Some(measured)) = (entry.figures, meter.finish().figures) {
                 same_figures(&format!(" of {}", tensor.name), &stored, &measured)?;
@@ -156,7 +156,7 @@ fn verify_v1(file: &ModelFile<'_>, text: &str, report: &mut Report) -> Result<()
     report.done.push("checksum of the payload; weights are finite");
     let mut measured = Figures::NONE;
     for tensor in file.tensors() {
-        let mut meter = TensorMeter::new(tensor.view.dtype());
+        let mut meter = TensorMeter::of(tensor.view.dtype(), tensor.view.dims(), tensor.view.group());
         meter.update(tensor.view.bytes());
         measured = measured.merged(meter.finish().figures.unwrap_or(Figures::NONE));
     }

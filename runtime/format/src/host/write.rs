@@ -48,7 +48,7 @@ impl Measure {
 
     /// Begins the next tensor; write all its bytes to what is returned, then call [`TensorSink::finish`].
     pub fn begin(&mut self, spec: TensorSpec) -> TensorSink<'_> {
-        let meter = TensorMeter::new(spec.dtype);
+        let meter = TensorMeter::of(spec.dtype, spec.dims, spec.group);
         TensorSink { measure: self, spec, meter }
     }
 
@@ -90,6 +90,9 @@ impl<'m> TensorSink<'m> {
         }
         if let Some((element, value)) = measured.non_finite {
             return Err(HeaderError::wrong(format!("tensor {}, element {element}", spec.name), value, "finite numbers"));
+        }
+        if let Some(fault) = measured.fault {
+            return Err(HeaderError::wrong(format!("tensor {}", spec.name), fault, format!("what {} allows", spec.dtype)));
         }
         let offset = measure.end.next_multiple_of(measure.alignment);
         measure.crc.update(&zeros(offset - measure.end));

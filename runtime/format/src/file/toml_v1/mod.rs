@@ -136,7 +136,7 @@ impl<'a> Top<'a> {
         match (name, key.first) {
             (ConfigKey::Format, _) => self.format = Some((value.integer().map_err(fault)?, value.at)),
             (ConfigKey::DType, _) => {
-                let dtype = DType::from_name(value.string().map_err(fault)?.text.as_bytes()).filter(|dtype| dtype.is_weight());
+                let dtype = DType::from_name(value.string().map_err(fault)?.text.as_bytes()).filter(|dtype| dtype.is_float());
                 self.dtype = Some(dtype.ok_or(fault(Rule::Unknown))?);
             }
             (ConfigKey::NumParams, _) => self.num_params = Some(value.integer().map_err(fault)?),

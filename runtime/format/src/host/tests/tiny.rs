@@ -68,7 +68,7 @@ pub(crate) fn tiny(dtype: DType) -> Tiny {
     let mut measure = Measure::new(16).unwrap();
     let mut tensors = Vec::new();
     let mut add = |name: String, dtype: DType, dims: Dims, trainable: bool, bytes: Vec<u8>| {
-        measure.tensor(TensorSpec { name, dtype, dims, trainable, transposed: false }, &bytes, 0).unwrap();
+        measure.tensor(TensorSpec { name, dtype, dims, group: 0, trainable, transposed: false }, &bytes, 0).unwrap();
         tensors.push(bytes);
     };
     for number in 0..CONFIG.weight_tensors() {
@@ -105,7 +105,7 @@ pub(crate) fn made_up(model: LlamaConfig, tokenizer: Tokenizer, figures: &[Figur
     let mut add = |name: String, dtype: DType, dims: Dims, trainable: bool| {
         let number = tensors.len();
         let figures = figures.get(number % figures.len().max(1)).copied().unwrap_or(Figures::NONE);
-        let spec = TensorSpec { name, dtype, dims, trainable, transposed: number.is_multiple_of(3) };
+        let spec = TensorSpec { name, dtype, dims, group: 0, trainable, transposed: number.is_multiple_of(3) };
         offset = offset.next_multiple_of(64);
         let entry = TensorEntry { offset, crc32: number as u32 * 77_777, figures: dtype.is_weight().then_some(figures), spec };
         offset += entry.bytes();

@@ -173,7 +173,7 @@ fn bytes_that_change_between_the_passes_are_refused() {
 
 #[test]
 fn a_tensor_of_the_wrong_size_or_with_nan_is_refused_by_name() {
-    let spec = |dtype| TensorSpec { name: "w".into(), dtype, dims: Dims::vector(3), trainable: true, transposed: false };
+    let spec = |dtype| TensorSpec { name: "w".into(), dtype, dims: Dims::vector(3), group: 0, trainable: true, transposed: false };
     let refused = Measure::contiguous().tensor(spec(DType::F16), &[0; 8], 0).unwrap_err().to_string();
     assert!(refused.contains("tensor w") && refused.contains("8 bytes") && refused.contains("6 bytes"), "{refused}");
     let values = [1.0, f32::NEG_INFINITY, 2.0].map(f32::to_le_bytes).concat();
