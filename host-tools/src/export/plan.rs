@@ -109,6 +109,7 @@ fn weights<'c>(checkpoint: &'c Checkpoint, source: &LlamaSource, options: &Optio
             name: wanted.to_string(),
             dtype: if narrow { options.dtype } else { DType::F32 },
             dims: wanted.dims,
+            group: 0,
             trainable: true,
             transposed: false,
         };

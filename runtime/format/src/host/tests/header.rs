@@ -140,7 +140,7 @@ fn unknown_values_that_change_the_function_are_refused() {
     let cases = [
         ("[config]", "[config]\nlogit_softcap = 30.0", "config.logit_softcap", "attention_factor", ""),
         ("kind = \"sentencepiece_bpe\"", "kind = \"unigram\"", "tokenizer.kind", "\"unigram\"", "\"sentencepiece_bpe\""),
-        ("dtype = \"f32\"", "dtype = \"q4\"", "tensors[0].dtype", "\"q4\"", "\"bf16\""),
+        ("dtype = \"f32\"", "dtype = \"q5\"", "tensors[0].dtype", "\"q5\"", "\"bf16\""),
         ("kind = \"trainable\"", "kind = \"frozen\"", "tensors[0].kind", "\"frozen\"", "\"non_trainable\""),
         ("arch = \"llama\"", "arch = \"mamba\"", "arch", "\"mamba\"", "\"llama\""),
         ("arithmetic = 1", "arithmetic = 2", "arithmetic", "2", "1"),
