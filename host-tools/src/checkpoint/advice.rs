@@ -4,7 +4,12 @@ use super::{DirectoryHint, Kind};
 use crate::error::{Class, Error};
 use std::path::Path;
 
-const IMPORTED: &str = "this version imports llama2.c checkpoints (v0, v1, v2) and cannot import this one";
+/// What is imported, one reader a line.
+const IMPORTED: &[&str] = &["llama2.c checkpoints (v0, v1, v2)"];
+
+fn imported() -> String {
+    format!("this version imports {}", IMPORTED.join(", "))
+}
 
 impl Kind {
     /// What it is, to be read after "is": "a GGUF file".
@@ -46,7 +51,10 @@ impl Kind {
 
     /// Whether this version can make a `.dmexp` of it, its contents permitting.
     pub fn is_imported(&self) -> bool {
-        matches!(self, Self::Llama2c { version: 0..=2 })
+        match self {
+            Self::Llama2c { version } => (0..=2).contains(version),
+            _ => false,
+        }
     }
 
     /// The command that makes a `.dmexp` of the file at `path`, where there is one.
@@ -78,7 +86,7 @@ impl Kind {
             Self::Compressed(by) => format!("decompress it with {by} first"),
             Self::Zip { pytorch: false } => "unpack it first".to_owned(),
             Self::Elf | Self::Json | Self::Text | Self::Unknown { .. } => {
-                "name a model file; this version imports llama2.c checkpoints (v0, v1, v2)".to_owned()
+                format!("name a model file; {}", imported())
             }
             Self::Directory(_)
             | Self::Gguf
@@ -87,7 +95,7 @@ impl Kind {
             | Self::Pickle
             | Self::Safetensors
             | Self::DormouseCheckpoint
-            | Self::Burnpack => IMPORTED.to_owned(),
+            | Self::Burnpack => format!("{} and cannot import this one", imported()),
         }
     }
 

@@ -1,59 +1,306 @@
-//! One named array of a checkpoint: where its values lie and how they are encoded; hands them out as f32 piece by piece. Used by the exporter.
+//! One named array of a checkpoint: where its values lie, in one run or put together from several; hands them out as f32 piece by piece. Used by the importers, which make them, and by the
+//! exporter, which reads them.
 
-use crate::checkpoint::Mapping;
+use super::encoding::past_the_end;
+use super::{Encoding, Mapping};
 use crate::error::{Error, Result};
 use dmexp_format::Dims;
-use std::fmt;
-
-/// How an array's values are stored in its source. Offsets are in bytes from the file's start and were checked against its length when it was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Encoding {
-    /// IEEE single precision, little-endian, at any alignment.
-    F32 {
-        /// The first value.
-        offset: u64,
-    },
-    /// Signed bytes with one f32 scale for every `group` consecutive elements of the flat array, so that a group may straddle rows; value = byte * scale.
-    Q80 {
-        /// The first byte.
-        codes: u64,
-        /// The first scale.
-        scales: u64,
-        /// Elements that share a scale; divides the number of elements.
-        group: u32,
-    },
-}
-
-impl fmt::Display for Encoding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::F32 { .. } => f.write_str("f32"),
-            Self::Q80 { group, .. } => write!(f, "q80 in groups of {group}"),
-        }
-    }
-}
+use std::ops::Range;
 
 /// What a checkpoint knows of one array.
+///
+/// Made by [`Array::whole`] or [`Array::strided`], put together by the others. None of them looks at a file: `Checkpoint::new` compares all arrays with the files' lengths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Array {
     pub(super) name: String,
     pub(super) dims: Dims,
-    /// Which of the checkpoint's files it lies in.
-    pub(super) file: usize,
-    pub(super) encoding: Encoding,
+    values: Values,
+}
+
+/// Where the values of an array, row-major, come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Values {
+    /// One after the other in a file.
+    Whole { file: usize, encoding: Encoding },
+    /// At `first` + the sum over the axes of index * stride, all counted in elements of the encoding.
+    Strided { file: usize, encoding: Encoding, first: u64, strides: [u64; 4] },
+    /// The parts one after the other along an axis.
+    Joined { axis: usize, parts: Vec<Array> },
+    /// The rows (along axis 0) of another array in another order within each head.
+    Reordered { order: RowOrder, head_dim: u32, inner: Box<Array> },
+    /// Elements `first`.. of another array.
+    From { first: u64, inner: Box<Array> },
+}
+
+/// Where row `2i + b` (b: 0 or 1) of a head lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowOrder {
+    /// Row `2i + b` is made of row `i + b * head_dim / 2`.
+    Interleaved,
+    /// The inverse: row `i + b * head_dim / 2` is made of row `2i + b`.
+    Halves,
+}
+
+impl RowOrder {
+    /// The row of the source of row `row`.
+    fn source(self, row: u64, head_dim: u64) -> u64 {
+        let (head, in_head) = (row / head_dim, row % head_dim);
+        let half = head_dim / 2;
+        let source = match self {
+            Self::Interleaved => in_head / 2 + in_head % 2 * half,
+            Self::Halves => in_head % half * 2 + in_head / half,
+        };
+        head * head_dim + source
+    }
+}
+
+impl Array {
+    /// An array whose values lie one after the other in file `file` of the checkpoint.
+    pub(super) fn whole(name: impl Into<String>, dims: Dims, file: usize, encoding: Encoding) -> Self {
+        Self { name: name.into(), dims, values: Values::Whole { file, encoding } }
+    }
+
+    /// An array whose element `[i, j, ..]` is the encoding's element `first + i * strides[0] + j * strides[1] + ..`: a `PyTorch` view, or a kernel with its axes the other way round.
+    ///
+    /// # Errors
+    /// [`Class::Damaged`](crate::error::Class::Damaged) where there are not as many strides as axes.
+    pub(super) fn strided(
+        name: impl Into<String>,
+        dims: Dims,
+        file: usize,
+        encoding: Encoding,
+        first: u64,
+        strides: &[u64],
+    ) -> Result<Self> {
+        let name = name.into();
+        if strides.len() as u64 != u64::from(dims.rank()) {
+            return Err(Error::damaged(format!("{name} has {} axes and {} strides", dims.rank(), strides.len())));
+        }
+        let mut all = [0; 4];
+        let mut contiguous = true;
+        let mut next = 1;
+        for ((stride, size), place) in strides.iter().zip(dims.as_slice()).zip(&mut all).rev() {
+            *place = *stride;
+            contiguous &= *size == 1 || *stride == next;
+            next *= u64::from(*size);
+        }
+        let values = match encoding.skip(first) {
+            Some(encoding) if contiguous => Values::Whole { file, encoding },
+            _ => Values::Strided { file, encoding, first, strides: all },
+        };
+        Ok(Self { name, dims, values })
+    }
+
+    /// The parts one after the other along `axis`, the sizes of the other axes being the same.
+    ///
+    /// # Errors
+    /// [`Class::Mismatch`](crate::error::Class::Mismatch) where they are not, with both.
+    pub(super) fn concat(name: impl Into<String>, axis: usize, parts: Vec<Self>) -> Result<Self> {
+        let name = name.into();
+        let Some(first) = parts.first() else {
+            return Err(Error::mismatch(format!("{name} has no parts")));
+        };
+        let mut sizes = first.dims.padded();
+        let rank = first.dims.rank();
+        let mut total = 0u64;
+        for part in &parts {
+            let mut others = part.dims.padded();
+            let (Some(size), Some(own)) = (others.get_mut(axis).filter(|_| axis < rank as usize), sizes.get(axis)) else {
+                return Err(Error::mismatch(format!("{name} has {rank} axes and cannot be joined along axis {axis}")));
+            };
+            total = total.saturating_add(u64::from(*size));
+            *size = *own;
+            if part.dims.rank() != rank || others != sizes {
+                let (a, b) = (first.dims, part.dims);
+                let what = format!("the parts of {name} do not fit: {:?} and {:?} along axis {axis}", a.as_slice(), b.as_slice());
+                return Err(Error::mismatch(what));
+            }
+        }
+        if let Some(size) = sizes.get_mut(axis) {
+            *size = u32::try_from(total).map_err(|_| Error::mismatch(format!("{name} has {total} rows: too many")))?;
+        }
+        let dims = Dims::new(0, rank, sizes).map_err(|error| Error::mismatch(format!("{name}: {error}")))?;
+        Ok(Self { name, dims, values: Values::Joined { axis, parts } })
+    }
+
+    /// Rows (along axis 0) that lie as rotary halves (row i and i + `head_dim`/2 are a pair) re-ordered to interleaved pairs (2i, 2i+1): Hugging Face's q and k as llama2.c has them.
+    ///
+    /// # Errors
+    /// [`Class::Mismatch`](crate::error::Class::Mismatch) where the rows are not whole heads of an even size.
+    pub(super) fn interleave_halves(self, head_dim: u32) -> Result<Self> {
+        self.reordered(RowOrder::Interleaved, head_dim)
+    }
+
+    /// The inverse of [`Array::interleave_halves`].
+    ///
+    /// # Errors
+    /// [`Class::Mismatch`](crate::error::Class::Mismatch) where the rows are not whole heads of an even size.
+    pub(super) fn separate_halves(self, head_dim: u32) -> Result<Self> {
+        self.reordered(RowOrder::Halves, head_dim)
+    }
+
+    fn reordered(self, order: RowOrder, head_dim: u32) -> Result<Self> {
+        let [rows, ..] = self.dims.padded();
+        if head_dim == 0 || !head_dim.is_multiple_of(2) || !rows.is_multiple_of(head_dim) {
+            return Err(Error::mismatch(format!("the {rows} rows of {} are not heads of {head_dim}", self.name)));
+        }
+        Ok(Self { name: self.name.clone(), dims: self.dims, values: Values::Reordered { order, head_dim, inner: Box::new(self) } })
+    }
+
+    /// Rows `rows` (along axis 0), the first counted, the last not.
+    ///
+    /// # Errors
+    /// [`Class::Mismatch`](crate::error::Class::Mismatch) where there are no such rows.
+    pub(super) fn rows(self, rows: Range<u32>) -> Result<Self> {
+        let mut sizes = self.dims.padded();
+        let [all, ..] = sizes;
+        if rows.is_empty() || rows.end > all {
+            return Err(Error::mismatch(format!("{} has {all} rows, not rows {} to {}", self.name, rows.start, rows.end)));
+        }
+        sizes[0] = rows.end - rows.start;
+        let dims = Dims::new(0, self.dims.rank(), sizes).map_err(|error| Error::mismatch(format!("{}: {error}", self.name)))?;
+        let first = u64::from(rows.start) * inner_len(self.dims, 0);
+        Ok(Self { name: self.name.clone(), dims, values: Values::From { first, inner: Box::new(self) } })
+    }
+
+    /// The same values under another name.
+    pub(super) fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// How the source stores it: its first part, where it is put together from several.
+    pub(super) fn encoding(&self) -> Option<Encoding> {
+        match &self.values {
+            Values::Whole { encoding, .. } | Values::Strided { encoding, .. } => Some(*encoding),
+            Values::Joined { parts, .. } => parts.first()?.encoding(),
+            Values::Reordered { inner, .. } | Values::From { inner, .. } => inner.encoding(),
+        }
+    }
+
+    /// Compares the array with the files that it lies in.
+    ///
+    /// # Errors
+    /// [`Class::Damaged`](crate::error::Class::Damaged), naming the array and the file.
+    pub(super) fn check(&self, files: &[Mapping]) -> Result<()> {
+        self.each_span(&mut |file, span| {
+            let file = files.get(file).ok_or_else(|| Error::damaged(format!("{} lies in a file that is not there", self.name)))?;
+            match span {
+                Some(span) if span.end <= file.bytes().len() as u64 => Ok(()),
+                span => Err(past_the_end(file, &self.name, span.map(|span| span.start))),
+            }
+        })
+    }
+
+    /// Gives the memory that holds the array's pages back to the system: they are read again when they are wanted again.
+    fn release(&self, files: &[Mapping]) {
+        // The callback never fails, so neither does the walk.
+        let _ = self.each_span(&mut |file, span| {
+            if let (Some(file), Some(span)) = (files.get(file), span) {
+                file.release(span);
+            }
+            Ok(())
+        });
+    }
+
+    /// Calls `each` with the file and the bytes of every stored part; `None` for bytes past 2^64.
+    fn each_span(&self, each: &mut impl FnMut(usize, Option<Range<u64>>) -> Result<()>) -> Result<()> {
+        match &self.values {
+            Values::Whole { file, encoding } => each(*file, encoding.bytes(0..self.dims.count())),
+            Values::Strided { file, encoding, first, strides } => {
+                let steps = self.dims.padded().map(|size| u64::from(size) - 1);
+                let last = steps
+                    .iter()
+                    .zip(strides)
+                    .try_fold(*first, |at, (steps, stride)| at.checked_add(steps.checked_mul(*stride)?))
+                    .and_then(|last| last.checked_add(1));
+                each(*file, last.and_then(|end| encoding.bytes(*first..end)))
+            }
+            Values::Joined { parts, .. } => parts.iter().try_for_each(|part| part.each_span(each)),
+            Values::Reordered { inner, .. } | Values::From { inner, .. } => inner.each_span(each),
+        }
+    }
+
+    /// Fills `out` from element `start` on; the array has that many.
+    fn read(&self, files: &[Mapping], start: u64, out: &mut [f32]) -> Result<()> {
+        match &self.values {
+            Values::Whole { file, encoding } => encoding.decode(self.file(files, *file)?, &self.name, start, out),
+            Values::Strided { file, encoding, first, strides } => {
+                let file = self.file(files, *file)?;
+                let [_, b, c, d] = self.dims.padded().map(u64::from);
+                let axis = self.dims.rank() as usize - 1;
+                let run = u64::from(self.dims.cols());
+                in_runs(start, run, out, |start, out| {
+                    let index = [start / (b * c * d), start / (c * d) % b, start / d % c, start % d];
+                    let at = index.iter().zip(strides).map(|(index, stride)| index * stride).sum::<u64>() + first;
+                    encoding.gather(file, &self.name, at, strides[axis], out)
+                })
+            }
+            Values::Joined { axis, parts } => {
+                let row = inner_len(self.dims, *axis) * u64::from(self.dims.padded()[*axis]);
+                in_runs(start, row, out, |start, mut out| {
+                    let (outer, mut within) = (start / row, start % row);
+                    for part in parts {
+                        let part_row = inner_len(part.dims, *axis) * u64::from(part.dims.padded()[*axis]);
+                        if within >= part_row {
+                            within -= part_row;
+                            continue;
+                        }
+                        let run = usize::try_from(part_row - within).map_or(out.len(), |run| run.min(out.len()));
+                        let (now, later) = out.split_at_mut(run);
+                        part.read(files, outer * part_row + within, now)?;
+                        if later.is_empty() {
+                            break;
+                        }
+                        (out, within) = (later, 0);
+                    }
+                    Ok(())
+                })
+            }
+            Values::Reordered { order, head_dim, inner } => {
+                let row = inner_len(self.dims, 0);
+                in_runs(start, row, out, |start, out| {
+                    let source = order.source(start / row, u64::from(*head_dim));
+                    inner.read(files, source * row + start % row, out)
+                })
+            }
+            Values::From { first, inner } => inner.read(files, first + start, out),
+        }
+    }
+
+    fn file<'f>(&self, files: &'f [Mapping], number: usize) -> Result<&'f Mapping> {
+        files.get(number).ok_or_else(|| Error::damaged(format!("{} lies in a file that is not there", self.name)))
+    }
+}
+
+/// Elements of one step along `axis`.
+fn inner_len(dims: Dims, axis: usize) -> u64 {
+    dims.padded().iter().skip(axis + 1).map(|size| u64::from(*size)).product()
+}
+
+/// Calls `each` with the start of every run and the part of `out` that lies in it; runs begin at multiples of `run`.
+fn in_runs(start: u64, run: u64, mut out: &mut [f32], mut each: impl FnMut(u64, &mut [f32]) -> Result<()>) -> Result<()> {
+    let mut start = start;
+    while !out.is_empty() {
+        let left = run - start % run;
+        let n = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
+        let (now, later) = out.split_at_mut(n);
+        each(start, now)?;
+        out = later;
+        start += n as u64;
+    }
+    Ok(())
 }
 
 /// One array, borrowed from its checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayView<'a> {
     array: &'a Array,
-    file: &'a Mapping,
+    files: &'a [Mapping],
 }
 
 impl<'a> ArrayView<'a> {
-    pub(super) fn new(array: &'a Array, file: &'a Mapping) -> Self {
-        Self { array, file }
+    pub(super) fn new(array: &'a Array, files: &'a [Mapping]) -> Self {
+        Self { array, files }
     }
 
     /// The name that the `.dmexp` file will give it.
@@ -66,9 +313,9 @@ impl<'a> ArrayView<'a> {
         self.array.dims
     }
 
-    /// How the source stores it.
-    pub fn encoding(&self) -> Encoding {
-        self.array.encoding
+    /// How the source stores it; of an array that is put together from several parts, the first part.
+    pub fn encoding(&self) -> Option<Encoding> {
+        self.array.encoding()
     }
 
     /// How many elements.
@@ -84,44 +331,14 @@ impl<'a> ArrayView<'a> {
     pub fn read(&self, start: u64, out: &mut [f32]) -> Result<usize> {
         let left = self.count().saturating_sub(start);
         let n = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
-        let Some(out) = out.get_mut(..n).filter(|out| !out.is_empty()) else {
-            return Ok(0);
-        };
-        match self.array.encoding {
-            Encoding::F32 { offset } => {
-                let bytes = self.slice(offset + 4 * start, 4 * n)?;
-                for (value, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
-                    *value = f32::from_le_bytes(*bytes);
-                }
-            }
-            Encoding::Q80 { codes, scales, group } => {
-                let mut codes = self.slice(codes + start, n)?;
-                let mut out = out;
-                let mut element = start;
-                while !out.is_empty() {
-                    let number = element / u64::from(group);
-                    let in_group = u64::from(group) - element % u64::from(group);
-                    let run = usize::try_from(in_group).map_or(out.len(), |run| run.min(out.len()));
-                    let place = scales + 4 * number;
-                    let scale = self.slice(place, 4)?.first_chunk().map_or(f32::NAN, |bytes| f32::from_le_bytes(*bytes));
-                    if !scale.is_finite() {
-                        let what = format!("scale {number} of {} is {scale}", self.name());
-                        return Err(Error::damaged(what).at(format!("byte {place}")).in_file(self.file.path()));
-                    }
-                    let (now, later) = out.split_at_mut(run);
-                    let (codes_now, codes_later) = codes.split_at(run);
-                    for (value, code) in now.iter_mut().zip(codes_now) {
-                        *value = f32::from(code.cast_signed()) * scale;
-                    }
-                    (out, codes) = (later, codes_later);
-                    element += run as u64;
-                }
-            }
+        if let Some(out) = out.get_mut(..n).filter(|out| !out.is_empty()) {
+            self.array.read(self.files, start, out)?;
         }
         Ok(n)
     }
 
-    /// Calls `each` with the number of the first element and the values, at most `most` at a time (at least 1), in order: memory stays bounded however large the array is.
+    /// Calls `each` with the number of the first element and the values, at most `most` at a time (at least 1), in order: memory stays bounded however large the array is. Afterwards the
+    /// pages that the array was read from are given back, so that a file larger than memory can be gone through array by array.
     ///
     /// # Errors
     /// Those of [`ArrayView::read`] and those that `each` returns.
@@ -136,6 +353,7 @@ impl<'a> ArrayView<'a> {
         loop {
             let n = self.read(start, &mut values)?;
             if n == 0 {
+                self.array.release(self.files);
                 return Ok(());
             }
             each(start, &values[..n])?;
@@ -154,13 +372,5 @@ impl<'a> ArrayView<'a> {
             Ok::<(), Error>(())
         })?;
         Ok(values)
-    }
-
-    /// Bytes of the file. The importer compared every array with the file's length, so a miss is a mistake in the importer: an error all the same, not a panic.
-    fn slice(&self, offset: u64, len: usize) -> Result<&'a [u8]> {
-        let start = usize::try_from(offset).ok();
-        start.and_then(|start| self.file.bytes().get(start..start.checked_add(len)?)).ok_or_else(|| {
-            Error::damaged(format!("{} lies past the end of the file", self.name())).at(format!("byte {offset}")).in_file(self.file.path())
-        })
     }
 }

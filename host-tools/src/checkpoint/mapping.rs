@@ -3,6 +3,7 @@
 use crate::error::{Class, Error, Result};
 use memmap2::Mmap;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The bytes of one file, and where it came from.
@@ -61,6 +62,24 @@ impl Mapping {
             Bytes::Mapped(map) => map,
             Bytes::Owned(bytes) => bytes,
         }
+    }
+
+    /// Gives the memory that holds these bytes back to the system, which reads them again when they are wanted again.
+    pub(super) fn release(&self, bytes: Range<u64>) {
+        #[cfg(unix)]
+        if let Bytes::Mapped(map) = &self.bytes
+            && let (Ok(start), Ok(end)) = (usize::try_from(bytes.start), usize::try_from(bytes.end))
+            && start < end
+            && end <= map.len()
+        {
+            // SAFETY: the range lies within the mapping, which is of a file and only ever read, so the pages that are dropped come back with the same bytes.
+            #[expect(unsafe_code, reason = "the advice is unsafe for memory that was written to, which this never is")]
+            let advised = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
+            // Where the system does not take the advice, more memory is in use and nothing else is different.
+            drop(advised);
+        }
+        #[cfg(not(unix))]
+        let _ = bytes;
     }
 
     /// The path it was opened by.

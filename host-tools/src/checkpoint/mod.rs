@@ -4,7 +4,9 @@
 //! the mapped file and are handed out piece by piece ([`ArrayView`]).
 
 mod advice;
+#[cfg_attr(not(test), allow(dead_code, reason = "readers of other formats come to it"))]
 mod array;
+mod encoding;
 mod llama2c;
 mod mapping;
 mod recognise;
@@ -15,7 +17,8 @@ pub mod tokenizer_bin;
 #[cfg(test)]
 mod tests;
 
-pub use array::{ArrayView, Encoding};
+pub use array::ArrayView;
+pub use encoding::Encoding;
 pub use mapping::Mapping;
 pub use recognise::{DirectoryHint, Kind, recognise, recognise_path};
 pub use tokenizer::TokenizerSource;
@@ -23,6 +26,8 @@ pub use tokenizer::TokenizerSource;
 use crate::error::{Error, Result};
 use array::Array;
 use dmexp_format::arch::llama::LlamaConfig;
+use dmexp_format::host::Scalar;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A model as its source has it: configuration, arrays in the order of the `.dmexp` file, and where they came from.
@@ -53,6 +58,8 @@ pub struct LlamaSource {
     pub config: LlamaConfig,
     /// The base of the rotation frequencies, for people: what is computed with is `inv_freq`.
     pub rope_theta: f64,
+    /// The scaling of the rotation as the source states it, for people. Empty if there is none.
+    pub rope_scaling: BTreeMap<String, Scalar>,
     /// The rotation frequencies, `head_dim` / 2 of them.
     pub inv_freq: Vec<f32>,
     /// Every value that the source does not state, and why it is what it is.
@@ -79,12 +86,29 @@ pub struct Provenance {
     pub importer: &'static str,
     /// The bytes of the source files together.
     pub source_bytes: u64,
+    /// The licence that the source states: an SPDX identifier.
+    pub licence: Option<String>,
 }
 
 impl Checkpoint {
+    /// Puts a checkpoint together; `arrays` are in the order in which [`LlamaConfig::tensor`] numbers them, and their files are numbered as in `files`.
+    ///
+    /// # Errors
+    /// [`Class::Damaged`](crate::error::Class::Damaged) for an array that does not lie within its file.
+    fn new(
+        files: Vec<Mapping>,
+        arrays: Vec<Array>,
+        config: Config,
+        tokenizer: Option<TokenizerSource>,
+        provenance: Provenance,
+    ) -> Result<Self> {
+        arrays.iter().try_for_each(|array| array.check(&files))?;
+        Ok(Self { files, arrays, config, tokenizer, provenance })
+    }
+
     /// The arrays, in the order in which [`LlamaConfig::tensor`] numbers them.
     pub fn arrays(&self) -> impl Iterator<Item = ArrayView<'_>> {
-        self.arrays.iter().filter_map(|array| Some(ArrayView::new(array, self.files.get(array.file)?)))
+        self.arrays.iter().map(|array| ArrayView::new(array, &self.files))
     }
 
     /// The source files.
@@ -109,10 +133,12 @@ impl Checkpoint {
 /// With the path: [`Class::Unreadable`](crate::error::Class::Unreadable); [`Class::NotAModel`](crate::error::Class::NotAModel) for what is no checkpoint, or one that this version does not
 /// import (says what it is and what to do); [`Class::Damaged`](crate::error::Class::Damaged) and [`Class::Mismatch`](crate::error::Class::Mismatch) with the values found and allowed.
 pub fn open(path: &Path) -> Result<Checkpoint> {
-    if path.is_dir() {
-        return Err(recognise_path(path)?.not_imported(path));
-    }
-    from_mapping(Mapping::open(path)?)
+    if path.is_dir() { from_folder(path) } else { from_mapping(Mapping::open(path)?) }
+}
+
+fn from_folder(path: &Path) -> Result<Checkpoint> {
+    let kind = recognise_path(path)?;
+    Err(kind.not_imported(path))
 }
 
 /// Opens a checkpoint that is in memory already; `name` is what it is called in errors and in the provenance.

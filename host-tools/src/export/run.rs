@@ -11,7 +11,6 @@ use dmexp_format::host::{
     Config, Header, HeaderV1, LlamaSettings, Measure, Padding, Payload, Provenance, WriteError, llama_config_v1, write_v1, write_v2,
 };
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
@@ -181,13 +180,14 @@ impl Job<'_> {
     fn format_2(&self, file: NamedTempFile, payload: Payload, watch: &mut Watch<'_>, report: &mut Report) -> Result<NamedTempFile> {
         let in_source = |error: dmexp_format::host::HeaderError| Error::damaged(error.to_string()).in_file(self.checkpoint.path());
         let source = self.plan.source;
-        let settings = LlamaSettings { model: source.config, rope_theta: Some(source.rope_theta), rope_scaling: BTreeMap::new() };
+        let settings =
+            LlamaSettings { model: source.config, rope_theta: Some(source.rope_theta), rope_scaling: source.rope_scaling.clone() };
         let provenance = Provenance {
             source: self.checkpoint.provenance.file_name.clone(),
             sha256: self.options.sha256.then(|| sha256(self.checkpoint)),
             importer: self.checkpoint.provenance.importer.to_owned(),
             exporter: concat!("dmexp ", env!("CARGO_PKG_VERSION")).to_owned(),
-            licence: None,
+            licence: self.checkpoint.provenance.licence.clone(),
         };
         let mut header = Header::new(Config::Llama(settings), self.plan.tokenizer.clone(), provenance, payload).map_err(in_source)?;
         let alignment = self.options.alignment();

@@ -1,7 +1,8 @@
 //! Where the arrays of a llama2.c checkpoint lie, by version; sizes in checked 64-bit arithmetic before anything is allocated.
 
 use super::header::{Header, PADDED_LEN, V0_LEN};
-use crate::checkpoint::array::{Array, Encoding};
+use crate::checkpoint::Encoding;
+use crate::checkpoint::array::Array;
 use dmexp_format::arch::llama::{LlamaConfig, TensorKind};
 
 /// What follows what in the file.
@@ -84,7 +85,7 @@ pub(crate) fn arrays(header: &Header, tables: bool) -> Result<(Vec<Array>, Optio
             } else {
                 Encoding::F32 { offset }
             };
-            arrays.push((number, Array { name: spec.to_string(), dims: spec.dims, file: 0, encoding }));
+            arrays.push((number, Array::whole(spec.to_string(), spec.dims, 0, encoding)));
         }
     })?;
     arrays.sort_by_key(|(number, _)| *number);

@@ -8,6 +8,7 @@ use crate::checkpoint::{Checkpoint, Config, Encoding, Fixed, LlamaSource, Mappin
 use crate::error::{Error, Result};
 use header::Header;
 use layout::Fault;
+use std::collections::BTreeMap;
 use tables::{THETA, Tables};
 
 pub(super) use header::MAGIC;
@@ -54,10 +55,9 @@ pub(super) fn v0(bytes: &[u8]) -> V0 {
 
 /// Opens a file that `recognise` takes for a llama2.c checkpoint.
 pub(super) fn open(file: Mapping) -> Result<Checkpoint> {
-    read(&file).map_err(|error| error.in_file(file.path())).map(|(config, arrays, importer)| {
-        let provenance = Provenance { file_name: file.file_name(), importer, source_bytes: file.bytes().len() as u64 };
-        Checkpoint { files: vec![file], arrays, config: Config::Llama(config), tokenizer: None, provenance }
-    })
+    let (config, arrays, importer) = read(&file).map_err(|error| error.in_file(file.path()))?;
+    let provenance = Provenance { file_name: file.file_name(), importer, source_bytes: file.bytes().len() as u64, licence: None };
+    Checkpoint::new(vec![file], arrays, Config::Llama(config), None, provenance)
 }
 
 fn read(file: &Mapping) -> Result<(LlamaSource, Vec<super::Array>, &'static str)> {
@@ -70,11 +70,17 @@ fn read(file: &Mapping) -> Result<(LlamaSource, Vec<super::Array>, &'static str)
     if let Some(at) = tables_at {
         check_tables(&header, bytes, at)?;
     } else if header.version == 0
-        && let Some(Encoding::F32 { offset }) = arrays.last().filter(|_| !config.tied_embeddings).map(|output| output.encoding)
+        && let Some(Encoding::F32 { offset }) = arrays.last().filter(|_| !config.tied_embeddings).and_then(super::Array::encoding)
     {
         check_not_tables(&header, bytes, offset)?;
     }
-    let source = LlamaSource { config, rope_theta: THETA, inv_freq: rope::inv_freq(THETA, config.head_dim), fixed: FIXED.to_vec() };
+    let source = LlamaSource {
+        config,
+        rope_theta: THETA,
+        rope_scaling: BTreeMap::new(),
+        inv_freq: rope::inv_freq(THETA, config.head_dim),
+        fixed: FIXED.to_vec(),
+    };
     let importer = match header.version {
         0 => "llama2.c v0",
         1 => "llama2.c v1",

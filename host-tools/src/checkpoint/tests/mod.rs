@@ -1,5 +1,6 @@
 //! Tests of the importers: files made in memory, and the ones in ../shared/data where that folder is.
 
+mod arrays;
 mod hostile;
 mod kinds;
 mod llama2c;
