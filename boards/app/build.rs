@@ -3,6 +3,12 @@
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=DMEXP_MODEL");
+    // Everything called thumb but Armv6-M and the baseline of Armv8-M.
+    println!("cargo:rustc-check-cfg=cfg(thumb2)");
+    let target = std::env::var("TARGET").unwrap_or_default();
+    if target.starts_with("thumb") && !target.starts_with("thumbv6m") && !target.starts_with("thumbv8m.base") {
+        println!("cargo:rustc-cfg=thumb2");
+    }
     let Some(model) = std::env::var_os("DMEXP_MODEL") else {
         println!(
             "cargo:error=set DMEXP_MODEL to the .dmexp file that the firmware is to hold; `cargo xtask qemu BOARD` makes one and does so"

@@ -1,67 +1,147 @@
 //! `cargo xtask bits`: whether emulated boards compute the same logits as the host, bit for bit.
 
-use crate::board::{self, Board};
+use crate::board::{self, Board, Floats};
 use crate::emulator::{self, Load};
 use crate::failure::{Failure, Outcome};
 use crate::models::{self, Source};
 use crate::{paths, process, qemu};
 use std::ffi::OsString;
-use std::path::Path;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 pub(crate) const HELP: &str = "\
-Usage: cargo xtask bits [BOARD]
+Usage: cargo xtask bits [OPTIONS] [BOARD...]
 
-Lets the host and each emulated board (or BOARD alone) compute the logits of the greedy text of every model, for every type of
+Lets the host and each emulated board (or those named) compute the logits of the greedy text of every model, for every type of
 weights and of keys and values, and compares them bit by bit. The model file is loaded into the board's memory and opened
-there; `shifted` means that it lies at an odd address. Fails when a bit differs.
+there; `shifted` means that it lies at an odd address. A board without room for that has the model in its firmware. Fails when
+a bit differs.
+
+Float weights are compared over the whole context on an386, over its first positions on the others: 32 where there is a
+floating-point unit, 4 where floats are computed by subroutines (64 of the tiny model).
+
+Options:
+  --full           The whole context everywhere; it takes an hour
 ";
+
+/// The time that one row may take.
+const LIMIT: Duration = Duration::from_mins(20);
 
 const DTYPES: &[&str] = &["f32", "f16", "bf16"];
 const KV_DTYPES: &[&str] = &["f32", "f16"];
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
-    board::named(words)?.into_iter().try_for_each(|board| check(board, models::ALL))
+    let (flags, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == "--full");
+    board::named(words)?.into_iter().try_for_each(|board| check(board, models::ALL, !flags.is_empty()))
 }
 
-/// Compares one board with the host, on those of `sources` that are here.
-pub(crate) fn check(board: &Board, sources: &[Source]) -> Outcome {
-    let mut differ = 0;
-    let elf = board::build(board, &[], &models::STORY.export(qemu::DEFAULT_DTYPE)?)?;
-    println!("{:<14}{:<8}{:<8}{:<16}{:>9}  logits", "model", "weights", "kv", "board", "positions");
+/// One row: what is compared.
+struct Case {
+    source: Source,
+    dtype: &'static str,
+    kv: &'static str,
+    /// Bytes past an aligned address at which the file lies.
+    shift: u64,
+    positions: usize,
+    model: PathBuf,
+    elf: PathBuf,
+}
+
+/// Compares one board with the host, on those of `sources` that are here and for which it has room.
+pub(crate) fn check(board: &Board, sources: &[Source], full: bool) -> Outcome {
+    println!("{:<14}{:<8}{:<8}{:<20}{:>9}  logits", "model", "weights", "kv", "board", "positions");
+    let mut cases = Vec::new();
     for &source in sources {
         if !source.is_here() {
             println!("{:<14}not compared: its checkpoint is not here", source.name);
-            continue;
+        } else if board.load_address.is_some() || source == board.model {
+            cases.extend(cases_of(board, source, full)?);
         }
-        for dtype in DTYPES {
-            let model = source.export(dtype)?;
-            for kv in KV_DTYPES {
-                differ += usize::from(!compare((board, &elf), source, &model, dtype, kv, 0)?);
+    }
+    let (next, differ) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failures = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match compare(board, case) {
+                Ok(same) => _ = differ.fetch_add(usize::from(!same), Ordering::Relaxed),
+                Err(failure) => {
+                    failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
+                    next.store(cases.len(), Ordering::Relaxed);
+                }
             }
-            differ += usize::from(!compare((board, &elf), source, &model, dtype, "f16", 1)?);
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
+    if let Some(failure) = failures.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().next() {
+        return Err(failure);
     }
-    if differ == 0 {
-        return Ok(());
+    match differ.into_inner() {
+        0 => Ok(()),
+        rows => Err(Failure::found_wrong(format!("{}: {rows} rows differ from the host", board.name))),
     }
-    Err(Failure::found_wrong(format!("{}: {differ} rows differ from the host", board.name)))
 }
 
-/// One row: true when every bit is the same.
-fn compare((board, elf): (&Board, &Path), source: Source, model: &Path, dtype: &str, kv: &str, shift: u64) -> Outcome<bool> {
+/// The rows of one model on one board.
+fn cases_of(board: &Board, source: Source, full: bool) -> Outcome<Vec<Case>> {
+    let few = match board.floats {
+        _ if full || board.name == "an386" || source == models::TINY => source.positions,
+        Floats::Hardware => 32,
+        Floats::Software => 4,
+    };
+    let mut cases = Vec::new();
+    let loads = board.load_address.is_some();
+    let firmware = if loads { Some(board::build(board, &[], &board.model.export(qemu::DEFAULT_DTYPE)?)?) } else { None };
+    for dtype in DTYPES {
+        let model = source.export(dtype)?;
+        let elf = match &firmware {
+            Some(elf) => elf.clone(),
+            None => kept(&board::build(board, &[], &model)?, board, dtype)?,
+        };
+        let mut case = |kv: &'static str, shift| {
+            let (model, elf) = (model.clone(), elf.clone());
+            cases.push(Case { source, dtype, kv, shift, positions: few.min(source.positions), model, elf });
+        };
+        for kv in KV_DTYPES {
+            case(kv, 0);
+        }
+        if loads {
+            case("f16", 1);
+        }
+    }
+    Ok(cases)
+}
+
+/// A copy of a firmware under a name of its own: the next build writes to the same place.
+fn kept(elf: &Path, board: &Board, dtype: &str) -> Outcome<PathBuf> {
+    let copy = paths::root().join(format!("target/models/{}.{dtype}.elf", board.name));
+    std::fs::copy(elf, &copy).map_err(|error| Failure::cannot_run(format!("{}: {error}", copy.display())))?;
+    Ok(copy)
+}
+
+/// Computes and prints one row: true when every bit is the same.
+fn compare(board: &Board, case: &Case) -> Outcome<bool> {
+    let &Case { source, dtype, kv, shift, positions, ref model, ref elf } = case;
     let len = std::fs::metadata(model).map_err(|error| Failure::cannot_run(format!("{}: {error}", model.display())))?.len();
-    let positions = source.positions;
-    let command = format!("file {shift} {len} logits {kv} {positions}");
+    let (file, load) = match board.load_address {
+        Some(_) => (format!("file {shift} {len} "), Some(Load { file: model.clone(), shift })),
+        None => (String::new(), None),
+    };
+    let command = format!("{file}logits {kv} {positions}");
     let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
-    let load = Load { file: model.to_path_buf(), shift };
-    let options = emulator::Options { arguments: &words, load: Some(load), ..Default::default() };
-    let chip = emulator::run(board, elf, qemu::DEFAULT_LIMIT, &options)?;
+    let options = emulator::Options { arguments: &words, load, ..Default::default() };
+    let chip = emulator::run(board, elf, LIMIT, &options)?;
     let row_bytes = chip.len() / positions;
     if row_bytes == 0 || chip.len() % (positions * 4) != 0 {
         return Err(Failure::found_wrong(format!("{} wrote {} bytes, which are not {positions} rows of logits", board.name, chip.len())));
     }
-    let tokens = greedy_tokens(source, &chip, row_bytes);
-    let host = host_logits(model, kv, &tokens)?;
+    let host = host_logits(board, case, &greedy_tokens(case, &chip, row_bytes))?;
     let first = host.chunks(4).zip(chip.chunks(4)).position(|(a, b)| a != b);
     let verdict = match first {
         None if host.len() == chip.len() => "the same bits".to_owned(),
@@ -69,26 +149,30 @@ fn compare((board, elf): (&Board, &Path), source: Source, model: &Path, dtype: &
         Some(at) => format!("DIFFER first at position {}, token {}", at * 4 / row_bytes, at % (row_bytes / 4)),
     };
     let place = if shift == 0 { board.name.to_owned() } else { format!("{} shifted", board.name) };
-    println!("{:<14}{dtype:<8}{kv:<8}{place:<16}{positions:>9}  {verdict}", source.name);
+    println!("{:<14}{dtype:<8}{kv:<8}{place:<20}{positions:>9}  {verdict}", source.name);
     Ok(first.is_none() && host.len() == chip.len())
 }
 
 /// The tokens that the board fed: begin-of-text, then the best of each row, the lowest id first among equals.
-fn greedy_tokens(source: Source, logits: &[u8], row_bytes: usize) -> Vec<u32> {
+fn greedy_tokens(case: &Case, logits: &[u8], row_bytes: usize) -> Vec<u32> {
     let best = |row: &[u8]| {
         let logits = row.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
         let start = (0, f32::NEG_INFINITY);
         logits.enumerate().fold(start, |best, (token, logit)| if logit > best.1 { (token, logit) } else { best }).0 as u32
     };
-    let rows = logits.chunks_exact(row_bytes).take(source.positions - 1);
-    std::iter::once(source.first_token).chain(rows.map(best)).collect()
+    let rows = logits.chunks_exact(row_bytes).take(case.positions - 1);
+    std::iter::once(case.source.first_token).chain(rows.map(best)).collect()
 }
 
-fn host_logits(model: &Path, kv: &str, tokens: &[u32]) -> Outcome<Vec<u8>> {
-    let out = paths::root().join("target/models/logits.f32");
+fn host_logits(board: &Board, case: &Case, tokens: &[u32]) -> Outcome<Vec<u8>> {
+    let &Case { source, dtype, kv, shift, .. } = case;
+    let out = paths::root().join(format!("target/models/logits.{}.{}.{dtype}.{kv}.{shift}", board.name, source.name));
     let tokens: Vec<String> = tokens.iter().map(u32::to_string).collect();
     let mut command = models::dmexp()?;
-    command.arg("logits").arg("--export").arg(model).args(["--kv", kv, "--tokens", &tokens.join(",")]).arg("--out").arg(&out);
+    command.arg("logits").arg("--export").arg(&case.model).args(["--kv", kv, "--tokens", &tokens.join(",")]).arg("--out").arg(&out);
     process::capture(&mut command)?;
-    std::fs::read(&out).map_err(|error| Failure::cannot_run(format!("{}: {error}", out.display())))
+    let unreadable = |error| Failure::cannot_run(format!("{}: {error}", out.display()));
+    let logits = std::fs::read(&out).map_err(unreadable)?;
+    std::fs::remove_file(&out).map_err(unreadable)?;
+    Ok(logits)
 }

@@ -1,6 +1,7 @@
 //! The boards that firmware exists for, and how it is built. Used by `qemu`, `size`, `bench` and `test`.
 
 use crate::failure::{Failure, Outcome};
+use crate::models::{self, Source};
 use crate::setup::Emulator;
 use crate::{paths, process, setup};
 use std::ffi::OsString;
@@ -19,22 +20,98 @@ pub(crate) struct Board {
     pub(crate) emulator: Emulator,
     /// QEMU's name of the machine.
     pub(crate) machine: &'static str,
-    /// Where QEMU loads a model file from outside.
-    pub(crate) load_address: u64,
-    /// The table of cycle costs under `boards/plugin/`.
-    pub(crate) costs: &'static str,
+    /// Where QEMU loads a model file from outside; `None` where the board has no memory for that.
+    pub(crate) load_address: Option<u64>,
+    /// The table of cycle costs under `boards/plugin/`; without one, instructions alone are counted.
+    pub(crate) costs: Option<&'static str>,
+    /// The model inside its firmware.
+    pub(crate) model: Source,
+    /// How it calculates with floats.
+    pub(crate) floats: Floats,
+}
+
+/// How a core calculates with floats: it decides how many steps of a float model are worth the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Floats {
+    /// In a floating-point unit.
+    Hardware,
+    /// By subroutines: some 60 million instructions a token of the story model in f32.
+    Software,
 }
 
 /// Every board.
-pub(crate) const ALL: &[Board] = &[Board {
+pub(crate) const ALL: &[Board] = &[
+    AN386,
+    Board {
+        name: "an500",
+        package: "qemu-an500",
+        machine: "mps2-an500",
+        load_address: Some(0x6000_0000),
+        // The manual of the Cortex-M7 states no cycles for instructions.
+        costs: None,
+        ..AN386
+    },
+    Board {
+        name: "an505",
+        package: "qemu-an505",
+        target: "thumbv8m.main-none-eabihf",
+        machine: "mps2-an505",
+        load_address: Some(0x8000_0000),
+        costs: None,
+        ..AN386
+    },
+    AN385,
+    // The code of a Cortex-M0, with the models for which no emulated Cortex-M0 has room.
+    Board { name: "an385-v6m", target: "thumbv6m-none-eabi", ..AN385 },
+    Board { name: "lm3s6965evb", package: "qemu-lm3s6965evb", machine: "lm3s6965evb", load_address: None, model: models::TINY, ..AN385 },
+    Board {
+        name: "microbit",
+        package: "qemu-microbit",
+        target: "thumbv6m-none-eabi",
+        machine: "microbit",
+        load_address: None,
+        model: models::TINY,
+        ..AN385
+    },
+    VIRT_IMAC,
+    Board { name: "virt-imafc", target: "riscv32imafc-unknown-none-elf", floats: Floats::Hardware, ..VIRT_IMAC },
+];
+
+const AN386: Board = Board {
     name: "an386",
     package: "qemu-an386",
     target: "thumbv7em-none-eabihf",
     emulator: Emulator::Arm,
     machine: "mps2-an386",
-    load_address: 0x2100_0000,
-    costs: "cortex_m4.costs",
-}];
+    load_address: Some(0x2100_0000),
+    costs: Some("cortex_m4.costs"),
+    model: models::STORY,
+    floats: Floats::Hardware,
+};
+
+const AN385: Board = Board {
+    name: "an385",
+    package: "qemu-an385",
+    target: "thumbv7m-none-eabi",
+    emulator: Emulator::Arm,
+    machine: "mps2-an385",
+    load_address: Some(0x2100_0000),
+    costs: None,
+    model: models::STORY,
+    floats: Floats::Software,
+};
+
+const VIRT_IMAC: Board = Board {
+    name: "virt-imac",
+    package: "qemu-virt",
+    target: "riscv32imac-unknown-none-elf",
+    emulator: Emulator::Riscv32,
+    machine: "virt",
+    load_address: Some(0x8100_0000),
+    costs: None,
+    model: models::STORY,
+    floats: Floats::Software,
+};
 
 /// The board of this name.
 pub(crate) fn find(name: &str) -> Outcome<&'static Board> {

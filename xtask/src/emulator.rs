@@ -2,6 +2,7 @@
 
 use crate::board::Board;
 use crate::failure::{Failure, Outcome};
+use crate::setup::Emulator;
 use crate::{process, setup};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -74,8 +75,14 @@ fn qemu_command(board: &Board, elf: &Path, options: &Options<'_>) -> Outcome<Com
         .arg(elf)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
+    if board.emulator == Emulator::Riscv32 {
+        command.args(["-bios", "none"]);
+    }
     if let Some(load) = &options.load {
-        let address = board.load_address + load.shift;
+        let Some(base) = board.load_address else {
+            return Err(Failure::cannot_run(format!("{} has no memory for a model that is loaded apart", board.name)));
+        };
+        let address = base + load.shift;
         let file = load.file.display().to_string().replace(',', ",,");
         command.args(["-device", &format!("loader,file={file},addr={address:#x},force-raw=on")]);
     }

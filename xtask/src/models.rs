@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// A checkpoint with its tokenizer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     /// The name in file names and ids of rows.
     pub(crate) name: &'static str,
@@ -21,6 +21,8 @@ pub(crate) struct Source {
     pub(crate) first_token: u32,
     /// Positions whose logits are compared: all of its context, or as many as tell enough.
     pub(crate) positions: usize,
+    /// Parameters, by which the work of a token is divided.
+    pub(crate) parameters: u32,
 }
 
 /// The story model of this repository: the default everywhere.
@@ -31,11 +33,19 @@ pub(crate) const STORY: Source = Source {
     more: &[],
     first_token: 1,
     positions: 256,
+    parameters: 260_032,
 };
 
 /// The tiny model of this repository, for chips with 16 KB of RAM.
-pub(crate) const TINY: Source =
-    Source { name: "tiny", checkpoint: "models/tiny.bin", tokenizer: "bytes", more: &["--bos", "0"], first_token: 0, positions: 64 };
+pub(crate) const TINY: Source = Source {
+    name: "tiny",
+    checkpoint: "models/tiny.bin",
+    tokenizer: "bytes",
+    more: &["--bos", "0"],
+    first_token: 0,
+    positions: 64,
+    parameters: 11_448,
+};
 
 /// llama2.c's small model. Not part of the repository: it lies beside it where tests and figures are made.
 pub(crate) const STORIES260K: Source = Source {
@@ -45,6 +55,7 @@ pub(crate) const STORIES260K: Source = Source {
     more: &[],
     first_token: 1,
     positions: 256,
+    parameters: 260_032,
 };
 
 /// Every model.

@@ -15,7 +15,7 @@ pub(crate) struct Counts {
     pub(crate) instructions: u64,
     pub(crate) loads: u64,
     pub(crate) stores: u64,
-    /// By the board's table of costs.
+    /// By the board's table of costs; one an instruction where it has none.
     pub(crate) cycles: u64,
 }
 
@@ -61,10 +61,10 @@ pub(crate) fn run(board: &Board, elf: &Path, arguments: &[String], limit: Durati
     let program = setup::emulator(board.emulator)?;
     setup::require_plugins(&program)?;
     let library = build(&program)?;
-    let costs = folder().join(board.costs);
     let report_path = paths::tools().join(format!("counts-{}.txt", std::process::id()));
     let mut plugin = OsString::from(&library);
-    for (key, path) in [("out", &report_path), ("costs", &costs)] {
+    let costs = board.costs.map(|costs| ("costs", folder().join(costs)));
+    for (key, path) in std::iter::once(("out", report_path.clone())).chain(costs) {
         plugin.push(format!(",{key}="));
         plugin.push(path);
     }

@@ -1,21 +1,21 @@
 //! `cargo xtask qemu`: builds a board's firmware and runs it on the emulated board.
 
 use crate::failure::{Failure, Outcome};
-use crate::{board, emulator, models, paths, plugin};
+use crate::{board, emulator, paths, plugin};
 use std::ffi::OsString;
 use std::time::Duration;
 
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask qemu BOARD [OPTIONS] [COMMAND...]
 
-Builds the firmware of BOARD (an386), runs it under QEMU and prints what it writes. COMMAND goes to the firmware, which says
+Builds the firmware of BOARD (an386, an500, an505, an385, an385-v6m, lm3s6965evb, microbit, virt-imac, virt-imafc), runs it under QEMU and prints what it writes. COMMAND goes to the firmware, which says
 what it knows when it does not understand.
 
 Options:
   --check          Compare the output with boards/CRATE/expected.txt; print what differs and exit with status 1
   --count          Count what is executed between the firmware's markers, by region, with cycles by the board's table of costs
   --profile        The same, and the share of each symbol
-  --dtype TYPE     The type of the story model's weights: f32, f16 or bf16 (the default)
+  --dtype TYPE     The type of the model's weights: f32, f16 or bf16 (the default)
   --timeout SECS   Stop a run that takes longer (default 120)
 ";
 
@@ -56,7 +56,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     if compare {
         return check(board, &command, limit);
     }
-    let elf = board::build(board, &[], &models::STORY.export(&dtype)?)?;
+    let elf = board::build(board, &[], &board.model.export(&dtype)?)?;
     if count || profile {
         let run = plugin::run(board, &elf, &command, limit, profile)?;
         print!("{}{}", String::from_utf8_lossy(&run.written), counts(&run.report));
@@ -86,7 +86,7 @@ fn counts(report: &plugin::Report) -> String {
 
 /// Runs the firmware with `command` and compares what it writes with the file beside the board's crate.
 pub(crate) fn check(board: &board::Board, command: &[String], limit: Duration) -> Outcome {
-    let elf = board::build(board, &[], &models::STORY.export(DEFAULT_DTYPE)?)?;
+    let elf = board::build(board, &[], &board.model.export(DEFAULT_DTYPE)?)?;
     let options = emulator::Options { arguments: command, ..Default::default() };
     let written = emulator::run(board, &elf, limit, &options)?;
     let path = paths::boards().join(board.package).join("expected.txt");

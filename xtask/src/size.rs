@@ -3,7 +3,7 @@
 use crate::board::{self, Board};
 use crate::elf::Firmware;
 use crate::failure::{Failure, Outcome};
-use crate::{models, qemu};
+use crate::qemu;
 use std::ffi::OsString;
 
 pub(crate) const HELP: &str = "\
@@ -24,7 +24,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
 
 /// Prints the sizes of one board's firmware and refuses too much code and panic paths.
 pub(crate) fn check(board: &Board) -> Outcome {
-    let firmware = Firmware::read(&board::build(board, &[], &models::STORY.export(qemu::DEFAULT_DTYPE)?)?)?;
+    let firmware = Firmware::read(&board::build(board, &[], &board.model.export(qemu::DEFAULT_DTYPE)?)?)?;
     println!("{} (bytes)", board.name);
     for (name, bytes) in [
         ("code", firmware.text + firmware.rodata),
@@ -54,7 +54,7 @@ pub(crate) fn check(board: &Board) -> Outcome {
 
 /// Shows that the check can fail: a firmware with one planted panic must be refused.
 pub(crate) fn check_refuses_seeded_panic(board: &Board) -> Outcome {
-    let firmware = Firmware::read(&board::build(board, &["seeded-panic"], &models::STORY.export(qemu::DEFAULT_DTYPE)?)?)?;
+    let firmware = Firmware::read(&board::build(board, &["seeded-panic"], &board.model.export(qemu::DEFAULT_DTYPE)?)?)?;
     match refuse_panic_paths(board, &firmware) {
         Err(refusal) => {
             println!("a planted panic is refused, as it should be: {refusal}");

@@ -100,7 +100,7 @@ fn steps() -> Vec<Step> {
     for board in board::ALL {
         steps.extend([
             step(&format!("qemu-{}", board.name), || qemu::check(board, &[], qemu::DEFAULT_LIMIT)),
-            step(&format!("bits-{}", board.name), || bits::check(board, models::ALL)),
+            step(&format!("bits-{}", board.name), || bits::check(board, models::ALL, false)),
             step(&format!("size-{}", board.name), || size::check(board)),
             step(&format!("marks-{}", board.name), || bench::chip::check_marks(board)),
             step(&format!("seeded-panic-{}", board.name), || size::check_refuses_seeded_panic(board)),
@@ -141,7 +141,7 @@ fn lint_board(board: &board::Board) -> Outcome {
     process::run(
         process::cargo()
             .current_dir(paths::boards())
-            .env("DMEXP_MODEL", models::STORY.export(qemu::DEFAULT_DTYPE)?)
+            .env("DMEXP_MODEL", board.model.export(qemu::DEFAULT_DTYPE)?)
             .args(["clippy", "--release", "--locked", "--target", board.target])
             .args(["--package", board.package, "--package", "dmexp-board-app"])
             .args(["--", "-D", "warnings"]),

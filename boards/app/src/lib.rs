@@ -1,6 +1,6 @@
 //! The application that every board runs: it reads one command, does it, and reports in text. Called by the `main` of each board crate.
 //!
-//! A board crate provides what differs between boards, the [`Board`] trait, and nothing else. Free text is for people; a line
+//! A board crate says where its memory is and which serial port it has, and nothing else. Free text is for people; a line
 //! of the form `@name value` is a figure that `cargo xtask bench` reads. Commands:
 //!
 //! - `story [SEED]`, or nothing: the story of the built-in model
@@ -13,23 +13,27 @@
 #![no_std]
 
 mod command;
-#[cfg(target_arch = "arm")]
-pub mod cortex_m;
-pub mod semihost;
+#[cfg_attr(target_arch = "arm", path = "cortex_m.rs")]
+#[cfg_attr(target_arch = "riscv32", path = "riscv.rs")]
+mod core_of;
+pub mod machine;
+mod semihost;
+mod stack;
 mod story;
-pub mod text;
+mod text;
+pub mod uart;
 
 use command::Words;
 use dmexp::format::file::ModelFile;
 use dmexp::format::layout::LlamaLayout;
 use dmexp::format::{Error, KvDType};
-use dmexp::{Model, Sampler, Session, Step};
+use dmexp::{Memory, Model, Sampler, Session, Step};
 use embedded_io::Write;
 use story::Story;
 use text::Text;
 
 /// What a board provides to the application.
-pub trait Board {
+trait Board {
     /// Where text goes; a UART on real boards.
     type Output: Write;
 
@@ -45,7 +49,7 @@ pub trait Board {
     /// Bytes of stack used at the deepest point since the stack was painted.
     fn stack_peak(&self) -> usize;
 
-    /// The memory into which a model file was loaded from outside, and memory besides that nobody uses: taken once.
+    /// The memory into which a model file was loaded from outside, and memory besides that nobody uses: taken once, and empty where the board has none.
     fn spare_memory(&mut self) -> (&'static [u8], &'static mut [u32]);
 }
 
@@ -57,7 +61,7 @@ const FAILED: i32 = 1;
 const UNKNOWN: i32 = 2;
 
 /// Does one command and returns the exit status for the emulator, after a line of text that says what went wrong, if anything did.
-pub fn run<B: Board>(board: &mut B, line: &[u8]) -> i32 {
+fn run<B: Board>(board: &mut B, line: &[u8]) -> i32 {
     #[cfg(feature = "seeded-panic")]
     core::hint::black_box(line[core::hint::black_box(3)]);
     let outcome = obey(board, &mut Words::new(line));
@@ -142,10 +146,13 @@ fn with_model<B: Board>(board: &mut B, model: Model<'static>, task: Task, arena:
     match task {
         Task::Story { seed } => story::tell(u64::from(seed), board.output()),
         Task::Info { context } => info(board, &model, context.unwrap_or(model.context())),
-        Task::Logits { .. } | Task::Bench { .. } => match Session::new(model, arena, Sampler::greedy()) {
-            Ok(ref mut session) => steps(board, session, task),
-            Err(error) => Err(error),
-        },
+        Task::Logits { .. } | Task::Bench { .. } => {
+            let arena = if arena.is_empty() { story::arena()?.words() } else { arena };
+            match Session::new(model, arena, Sampler::greedy()) {
+                Ok(ref mut session) => steps(board, session, task),
+                Err(error) => Err(error),
+            }
+        }
     }
 }
 

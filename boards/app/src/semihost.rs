@@ -1,13 +1,13 @@
-//! The semihosting calls that emulated boards need: the command line and the exit status. Called by the board crates.
+//! The semihosting calls that emulated boards need: the command line and the exit status. Called by `machine`.
 
 use semihosting::sys::arm_compat::syscall::{OperationNumber, ParamRegW, syscall};
 
 /// The longest command line that is read, with its closing NUL.
-pub const COMMAND_LINE_LEN: usize = 64;
+pub(crate) const COMMAND_LINE_LEN: usize = 64;
 
 /// Reads the emulator's command line into `buffer` and returns what follows the first word (the program's name), trimmed.
 /// Empty when there is no command line or when it is longer than the buffer.
-pub fn command(buffer: &mut [u8; COMMAND_LINE_LEN]) -> &[u8] {
+pub(crate) fn command(buffer: &mut [u8; COMMAND_LINE_LEN]) -> &[u8] {
     let room = buffer.len();
     let mut block = [ParamRegW::buf(buffer.as_mut_slice()), ParamRegW::usize(room)];
     // SAFETY: SYS_GET_CMDLINE takes a block of two words, a buffer and its length, and writes at most that many bytes; both are
@@ -22,6 +22,6 @@ pub fn command(buffer: &mut [u8; COMMAND_LINE_LEN]) -> &[u8] {
 }
 
 /// Ends the emulation with this exit status.
-pub fn exit(code: i32) -> ! {
+pub(crate) fn exit(code: i32) -> ! {
     semihosting::process::exit(code)
 }

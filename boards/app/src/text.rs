@@ -88,11 +88,8 @@ impl<'a, W: Write> Text<'a, W> {
     }
 }
 
-/// Writes `value` as eight hexadecimal digits: for the hard-fault handlers of the board crates.
-///
-/// # Errors
-/// Those of the writer.
-pub fn write_hex32<W: Write>(out: &mut W, value: u32) -> Result<(), W::Error> {
+/// Writes `value` as eight hexadecimal digits: for hard faults.
+pub(crate) fn write_hex32<W: Write>(out: &mut W, value: u32) -> Result<(), W::Error> {
     let mut digits = [0u8; 8];
     let mut rest = value;
     for slot in &mut digits {
