@@ -5,7 +5,7 @@ use crate::error::{Class, Error};
 use std::path::Path;
 
 /// What is imported, one reader a line.
-const IMPORTED: &[&str] = &["llama2.c checkpoints (v0, v1, v2)"];
+const IMPORTED: &[&str] = &["llama2.c checkpoints (v0, v1, v2)", "GGUF files of the Llama family"];
 
 fn imported() -> String {
     format!("this version imports {}", IMPORTED.join(", "))
@@ -53,6 +53,7 @@ impl Kind {
     pub fn is_imported(&self) -> bool {
         match self {
             Self::Llama2c { version } => (0..=2).contains(version),
+            Self::Gguf => true,
             _ => false,
         }
     }

@@ -2,7 +2,7 @@
 //! exporter, which reads them.
 
 use super::encoding::past_the_end;
-use super::{Encoding, Mapping};
+use super::{CodeBlock, Encoding, Mapping};
 use crate::error::{Error, Result};
 use dmexp_format::Dims;
 use std::ops::Range;
@@ -335,6 +335,22 @@ impl<'a> ArrayView<'a> {
             self.array.read(self.files, start, out)?;
         }
         Ok(n)
+    }
+
+    /// Whether [`ArrayView::code_blocks`] has any: the array is one run of `Q4_0`, `Q4_1` or `Q8_0` blocks.
+    pub fn has_code_blocks(&self) -> bool {
+        matches!(&self.array.values, Values::Whole { encoding, .. } if encoding.has_code_blocks())
+    }
+
+    /// Blocks `range` of 32 elements each as the source stores them: codes, scale and offset. A row has [`Dims::cols`] / 32 of them. None where [`ArrayView::has_code_blocks`] is false.
+    ///
+    /// # Errors
+    /// [`Class::Damaged`](crate::error::Class::Damaged) for a scale that is NaN or infinite, or blocks past the end of the file.
+    pub fn code_blocks(&self, range: Range<u64>) -> Result<Vec<CodeBlock>> {
+        match &self.array.values {
+            Values::Whole { file, encoding } => encoding.code_blocks(self.array.file(self.files, *file)?, self.name(), range),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Calls `each` with the number of the first element and the values, at most `most` at a time (at least 1), in order: memory stays bounded however large the array is. Afterwards the

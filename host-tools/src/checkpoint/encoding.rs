@@ -1,6 +1,7 @@
 //! How the values of an array are stored in a file, and how a run of them becomes f32. One variant a stored form; used by `array` alone.
 
 use super::Mapping;
+use super::gguf::blocks::{self, BadScale, BlockType, CodeBlock, LONGEST};
 use crate::error::{Error, Result};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -35,6 +36,13 @@ pub enum Encoding {
         /// Elements that share a scale; divides the number of elements.
         group: u32,
     },
+    /// Blocks of ggml's, each with its own scales; they divide the array's rows.
+    Blocks {
+        /// The first block.
+        offset: u64,
+        /// Their format.
+        kind: BlockType,
+    },
 }
 
 impl fmt::Display for Encoding {
@@ -44,6 +52,7 @@ impl fmt::Display for Encoding {
             Self::F16 { .. } => f.write_str("f16"),
             Self::Bf16 { .. } => f.write_str("bf16"),
             Self::Q80 { group, .. } => write!(f, "q80 in groups of {group}"),
+            Self::Blocks { kind, .. } => f.write_str(kind.name()),
         }
     }
 }
@@ -59,7 +68,7 @@ impl Encoding {
             Self::F32 { offset } => Self::F32 { offset: moved(offset, 4)? },
             Self::F16 { offset } => Self::F16 { offset: moved(offset, 2)? },
             Self::Bf16 { offset } => Self::Bf16 { offset: moved(offset, 2)? },
-            Self::Q80 { .. } => return None,
+            Self::Q80 { .. } | Self::Blocks { .. } => return None,
         })
     }
 
@@ -74,6 +83,11 @@ impl Encoding {
             Self::Q80 { codes, scales, group } => {
                 let last = scales.checked_add(range.end.div_ceil(u64::from(group)).checked_mul(4)?)?;
                 Some(codes.min(scales)..codes.checked_add(range.end)?.max(last))
+            }
+            Self::Blocks { offset, kind } => {
+                let (elements, size) = (kind.elements() as u64, kind.bytes() as u64);
+                let at = |block: u64| offset.checked_add(block.checked_mul(size)?);
+                Some(at(range.start / elements)?..at(range.end.div_ceil(elements))?)
             }
         }
     }
@@ -128,8 +142,40 @@ impl Encoding {
                     element += run as u64;
                 }
             }
+            Self::Blocks { offset, kind } => {
+                let elements = kind.elements();
+                let (first, mut skip) = (start / elements as u64, (start % elements as u64) as usize);
+                let count = (skip + out.len()).div_ceil(elements);
+                let place = |block: u64| offset.checked_add(block.checked_mul(kind.bytes() as u64)?);
+                let mut values = [0.0; LONGEST];
+                let mut out = out;
+                for (block, bytes) in (first..).zip(slice(place(first), count * kind.bytes())?.chunks_exact(kind.bytes())) {
+                    blocks::decode(kind, bytes, &mut values).map_err(|bad| bad_scale(file, name, block, place(block), bad))?;
+                    let found = &values[skip..elements];
+                    let (now, later) = out.split_at_mut(found.len().min(out.len()));
+                    now.copy_from_slice(&found[..now.len()]);
+                    (out, skip) = (later, 0);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Whether [`Encoding::code_blocks`] has any.
+    pub(super) fn has_code_blocks(self) -> bool {
+        matches!(self, Self::Blocks { kind, .. } if kind.has_codes())
+    }
+
+    /// Blocks `range` as codes, scales and offsets; none of a form that has other parts.
+    pub(super) fn code_blocks(self, file: &Mapping, name: &str, range: Range<u64>) -> Result<Vec<CodeBlock>> {
+        let Self::Blocks { offset, kind } = self else { return Ok(Vec::new()) };
+        let size = kind.bytes() as u64;
+        let place = |block: u64| offset.checked_add(block.checked_mul(size)?);
+        let len = range.end.saturating_sub(range.start).checked_mul(size).and_then(|len| usize::try_from(len).ok());
+        let bytes = slice(file, name, place(range.start).filter(|_| len.is_some()), len.unwrap_or(0))?;
+        let blocks = range.clone().zip(bytes.chunks_exact(kind.bytes()));
+        let codes = blocks.map(|(block, bytes)| blocks::codes(kind, bytes).map_err(|bad| bad_scale(file, name, block, place(block), bad)));
+        codes.filter_map(Result::transpose).collect()
     }
 
     /// Fills `out` with every `stride`-th value from element `start` on.
@@ -142,6 +188,12 @@ impl Encoding {
         }
         Ok(())
     }
+}
+
+fn bad_scale(file: &Mapping, name: &str, block: u64, place: Option<u64>, bad: BadScale) -> Error {
+    let what = format!("a scale of block {block} of {name} is {}", bad.value);
+    let at = place.unwrap_or_default().saturating_add(bad.byte as u64);
+    Error::damaged(what).at(format!("byte {at}")).in_file(file.path())
 }
 
 /// Bytes of the file. Every array was compared with the file's length, so a miss is a mistake in the importer: an error all the same, not a panic.

@@ -7,6 +7,7 @@ mod advice;
 #[cfg_attr(not(test), allow(dead_code, reason = "readers of other formats come to it"))]
 mod array;
 mod encoding;
+mod gguf;
 mod llama2c;
 mod mapping;
 mod recognise;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use array::ArrayView;
 pub use encoding::Encoding;
+pub use gguf::blocks::{BlockType, CodeBlock};
 pub use mapping::Mapping;
 pub use recognise::{DirectoryHint, Kind, recognise, recognise_path};
 pub use tokenizer::TokenizerSource;
@@ -152,6 +154,7 @@ pub fn from_bytes(name: &Path, bytes: Vec<u8>) -> Result<Checkpoint> {
 fn from_mapping(file: Mapping) -> Result<Checkpoint> {
     match recognise(file.bytes()) {
         Kind::Llama2c { .. } | Kind::Llama2cWrongSize => llama2c::open(file),
+        Kind::Gguf => gguf::open(file),
         other => Err(other.not_imported(file.path())),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::data;
 use super::made::{SHAPE, Shape};
+use crate::checkpoint::gguf::tests::make as gguf;
 use crate::checkpoint::{DirectoryHint, Kind, not_a_dmexp, open, recognise, recognise_path};
 use crate::error::Class;
 use std::path::Path;
@@ -44,7 +45,7 @@ fn cases() -> Vec<(Vec<u8>, Kind)> {
         (b"24ka\x07\0\0\0".to_vec(), Kind::Llama2c { version: 7 }),
         (SHAPE.v0(None)[..100].to_vec(), Kind::Llama2cWrongSize),
         (b"ak42\0\0\0\x01".to_vec(), Kind::Llama2cBigEndian),
-        (b"GGUF\x03\0\0\0".to_vec(), Kind::Gguf),
+        (gguf::model(&gguf::TINY).bytes(), Kind::Gguf),
         (b"tjgg\x03\0\0\0".to_vec(), Kind::Ggml),
         (torch_zip("archive/data.pkl"), Kind::Zip { pytorch: true }),
         (torch_zip("readme.txt"), Kind::Zip { pytorch: false }),
@@ -116,9 +117,9 @@ fn the_command_names_both_files_and_can_be_pasted() {
     let command = |path: &str| kind.command(Path::new(path)).unwrap();
     assert_eq!(command("models/stories260K.bin"), "dmexp export run --checkpoint models/stories260K.bin --out stories260K.dmexp");
     assert_eq!(command("it's/a b.bin"), r"dmexp export run --checkpoint 'it'\''s/a b.bin' --out 'a b.dmexp'");
-    assert_eq!(Kind::Gguf.command(Path::new("a.gguf")), None);
-    let advice = Kind::Gguf.advice(Path::new("a.gguf"));
-    assert!(advice.contains("imports llama2.c checkpoints (v0, v1, v2) and cannot import this one"));
+    assert_eq!(Kind::Ggml.command(Path::new("a.ggml")), None);
+    let advice = Kind::Ggml.advice(Path::new("a.ggml"));
+    assert!(advice.contains("imports llama2.c checkpoints (v0, v1, v2), ") && advice.ends_with(" and cannot import this one"));
     assert_eq!(Kind::Dmexp { version: 2 }.advice(Path::new("a.dmexp")), "run it with: dmexp generate --export a.dmexp");
 }
 
