@@ -73,10 +73,10 @@ impl LlamaLayout {
     }
 }
 
-/// Words of 32 bits for a vector of `n` activations as integers: `n` codes of 16 bits, padded to a word, then the sums of the codes of each group, of which there are at most one for every
-/// [`GROUP_MULTIPLE`] elements.
+/// Words of 32 bits for a vector of `n` activations as integers: `n` codes of 16 bits and zeros up to a multiple of [`GROUP_MULTIPLE`], so that kernels need not care where a row ends, then
+/// the sums of the codes of each group, of which there is at most one for every [`GROUP_MULTIPLE`] elements.
 pub const fn activation_words(n: u32) -> u32 {
-    n.div_ceil(2) + n.div_ceil(GROUP_MULTIPLE)
+    (GROUP_MULTIPLE / 2 + 1) * n.div_ceil(GROUP_MULTIPLE)
 }
 
 const fn max(a: u32, b: u32) -> u32 {

@@ -9,6 +9,7 @@ use crate::format::arch::llama_tensors::check_tensors;
 use crate::format::file::ModelFile;
 use crate::format::layout::LlamaLayout;
 use crate::format::{ConfigKey, DType, Error, KvDType, Rule, TensorView};
+use crate::ops::activation::Activation;
 use crate::ops::attention::{Heads, attention};
 use crate::ops::ffn::{add, gate};
 use crate::ops::kv::KvCache;
@@ -143,9 +144,10 @@ impl<'m> State<'m> {
         let mut carve = Carve::new(memory);
         let cache = carve.words(layout.kv_bytes / size_of::<u32>());
         let inv_freq = carve.floats(layout.inv_freq);
+        let heads = (model.config.n_kv_heads as usize, model.config.head_dim as usize);
         model.inv_freq(inv_freq)?;
         Ok(Self {
-            kv: KvCache::new(cache, kv, model.config.n_layers as usize, context as usize, model.config.kv_dim() as usize)?,
+            kv: KvCache::new(cache, kv, model.config.n_layers as usize, context as usize, heads)?,
             inv_freq,
             cos: carve.floats(layout.rotation / 2),
             sin: carve.floats(layout.rotation / 2),
@@ -189,9 +191,10 @@ impl Llama<'_> {
             let (q, rest) = split(state.shared, q_dim);
             let (k, rest) = split(rest, kv_dim);
             let (v, scratch) = split(rest, kv_dim);
-            self.project(q, TensorKind::Wq, layer, normed);
-            self.project(k, TensorKind::Wk, layer, normed);
-            self.project(v, TensorKind::Wv, layer, normed);
+            let mut input = Activation::new(normed, scratch);
+            self.project(q, TensorKind::Wq, layer, &mut input);
+            self.project(k, TensorKind::Wk, layer, &mut input);
+            self.project(v, TensorKind::Wv, layer, &mut input);
             if config.qkv_bias {
                 add_vector(q, &self.tensor(TensorKind::Bq, layer));
                 add_vector(k, &self.tensor(TensorKind::Bk, layer));
@@ -204,27 +207,28 @@ impl Llama<'_> {
             let (lanes, scores) = split(scratch, 8 * head_dim);
             let (keys, values) = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
             attention(attended, q, keys, values, heads, (first as usize, position as usize), scores, lanes);
-            let (projected, _) = split(state.shared, config.dim as usize);
-            self.project(projected, TensorKind::Wo, layer, attended);
+            let (projected, scratch) = split(state.shared, config.dim as usize);
+            self.project(projected, TensorKind::Wo, layer, &mut Activation::new(attended, scratch));
             add(state.x, projected);
 
             // Feed-forward network.
             let (normed, _) = split(state.xb, config.dim as usize);
             self.norm(normed, TensorKind::FfnNorm, layer, state.x);
             let (hidden, rest) = split(state.shared, config.hidden_dim as usize);
-            let (up, _) = split(rest, config.hidden_dim as usize);
-            self.project(hidden, TensorKind::W1, layer, normed);
-            self.project(up, TensorKind::W3, layer, normed);
+            let (up, scratch) = split(rest, config.hidden_dim as usize);
+            let mut input = Activation::new(normed, scratch);
+            self.project(hidden, TensorKind::W1, layer, &mut input);
+            self.project(up, TensorKind::W3, layer, &mut input);
             gate(hidden, up);
             let (down, _) = split(state.xb, config.dim as usize);
-            self.project(down, TensorKind::W2, layer, hidden);
+            self.project(down, TensorKind::W2, layer, &mut Activation::new(hidden, rest));
             add(state.x, down);
         }
     }
 
     /// `out` = this matrix times `x`.
     #[inline(never)]
-    fn project(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &[f32]) {
+    fn project(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &mut Activation<'_>) {
         matvec(out, &self.tensor(kind, layer), x, None);
     }
 
@@ -242,9 +246,9 @@ impl Llama<'_> {
         let config = &self.config;
         let (normed, _) = split(state.xb, config.dim as usize);
         self.norm(normed, TensorKind::Norm, 0, state.x);
-        let (logits, _) = split(state.shared, config.vocab_size as usize);
+        let (logits, scratch) = split(state.shared, config.vocab_size as usize);
         let classifier = if config.tied_embeddings { TensorKind::TokEmbeddings } else { TensorKind::Output };
-        self.project(logits, classifier, 0, normed);
+        self.project(logits, classifier, 0, &mut Activation::new(normed, scratch));
         if logits.iter().all(|logit| logit.is_finite()) { Ok(()) } else { Err(Error::NonFiniteLogits { position }) }
     }
 }

@@ -1,7 +1,7 @@
 //! Attention of one position over the cached ones. Called by the models once a layer and step.
 
 use super::chip;
-use super::kv::KvRows;
+use super::kv::{IntegerRows, KvHead, KvRows};
 use super::math::sqrt;
 use super::sum::sum8;
 
@@ -48,8 +48,8 @@ pub fn attention(
         return;
     }
     let (Some(keys), Some(values), Some(scores), Some(lanes)) = (
-        rows_of(keys, first, end, stride),
-        rows_of(values, first, end, stride),
+        rows_of(keys, first, end, stride, n_kv_heads),
+        rows_of(values, first, end, stride, n_kv_heads),
         scores.get_mut(aligned..end),
         lanes.get_mut(..head_dim.saturating_mul(8)),
     ) else {
@@ -58,33 +58,37 @@ pub fn attention(
     };
     let scale = 1.0 / sqrt(head_dim as f32);
     let skipped = first & 7;
-    let (mut offset, mut in_group) = (0usize, 0);
+    let (mut head, mut in_group) = (KvHead { n_kv_heads, head: 0, head_dim }, 0);
     for (out, q) in out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim)) {
         // Positions before the window add +0 to their lanes, which changes no bit: so the sum may begin at a multiple of 8.
         if let Some((before, scores)) = scores.split_at_mut_checked(skipped) {
             before.fill(0.0);
-            let largest = chip::scores(scores, q, keys, stride, offset, scale);
+            let largest = chip::scores(scores, q, keys, head, scale, lanes);
             chip::exp_minus(scores, largest);
         }
         let total = sum8(scores);
         if let Some((_, weights)) = scores.split_at_mut_checked(skipped) {
             chip::divide(weights, total);
-            chip::mix(out, weights, values, stride, offset, skipped, lanes);
+            chip::mix(out, weights, values, head, skipped, lanes);
         }
         in_group += 1;
         if in_group == group {
             in_group = 0;
-            offset = offset.saturating_add(head_dim);
+            head.head = head.head.saturating_add(1);
         }
     }
 }
 
 /// The rows of positions `first..end`.
-fn rows_of(rows: KvRows<'_>, first: usize, end: usize, stride: usize) -> Option<KvRows<'_>> {
-    let (start, end) = (first.checked_mul(stride)?, end.checked_mul(stride)?);
+fn rows_of(rows: KvRows<'_>, first: usize, end: usize, stride: usize, n_kv_heads: usize) -> Option<KvRows<'_>> {
+    let elements = first.checked_mul(stride)?..end.checked_mul(stride)?;
     Some(match rows {
-        KvRows::F32(rows) => KvRows::F32(rows.get(start..end)?),
-        KvRows::F16(rows) => KvRows::F16(rows.get(start..end)?),
+        KvRows::F32(rows) => KvRows::F32(rows.get(elements)?),
+        KvRows::F16(rows) => KvRows::F16(rows.get(elements)?),
+        KvRows::Q8(rows) => KvRows::Q8(IntegerRows {
+            codes: rows.codes.get(elements)?,
+            scales: rows.scales.get(first.checked_mul(n_kv_heads)?..end.checked_mul(n_kv_heads)?)?,
+        }),
     })
 }
 

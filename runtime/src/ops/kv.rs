@@ -1,6 +1,8 @@
 //! Keys and values of past positions in the caller's memory. Called by the models: rows are stored once a layer and step, then read by `attention`.
 
+pub use super::kv_integer::IntegerRows;
 use crate::format::{Error, KvDType};
+use core::ops::Range;
 
 /// The keys or the values of one layer, position after position, as they are stored.
 #[derive(Clone, Copy, Debug)]
@@ -9,30 +11,63 @@ pub enum KvRows<'a> {
     F32(&'a [f32]),
     /// Half-precision bit patterns.
     F16(&'a [u16]),
+    /// Signed bytes, with a half-precision scale a head.
+    Q8(IntegerRows<'a>),
 }
 
-/// Keys and values of all layers: layer x (key, value) x position x `kv_dim`.
+/// One of the heads in a row of keys or values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KvHead {
+    pub(crate) n_kv_heads: usize,
+    pub(crate) head: usize,
+    pub(crate) head_dim: usize,
+}
+
+impl KvHead {
+    /// Elements from one row to the next.
+    pub(crate) fn stride(self) -> usize {
+        self.n_kv_heads.saturating_mul(self.head_dim)
+    }
+
+    /// Elements before the head in a row.
+    pub(crate) fn offset(self) -> usize {
+        self.head.saturating_mul(self.head_dim)
+    }
+}
+
+/// Keys and values of all layers: layer x (key, value) x position x `kv_dim`; behind them, in q8, the scales, layer x (key, value) x position x `n_kv_heads`.
 #[derive(Debug)]
 pub struct KvCache<'a> {
     words: &'a mut [u32],
     dtype: KvDType,
     context: usize,
-    kv_dim: usize,
+    n_kv_heads: usize,
+    head_dim: usize,
+    /// Bytes before the scales.
+    code_bytes: usize,
 }
 
 impl<'a> KvCache<'a> {
-    /// A cache in `words` for `n_layers` layers of `context` positions of `kv_dim` elements.
+    /// A cache in `words` for `n_layers` layers of `context` positions of `n_kv_heads` heads of `head_dim` elements.
     ///
     /// # Errors
     /// [`Error::ArenaTooSmall`] if `words` does not hold them.
-    pub fn new(words: &'a mut [u32], dtype: KvDType, n_layers: usize, context: usize, kv_dim: usize) -> Result<Self, Error> {
-        let elements = (n_layers as u64).saturating_mul(2).saturating_mul(context as u64).saturating_mul(kv_dim as u64);
-        let needed = elements.saturating_mul(dtype.size());
+    pub fn new(
+        words: &'a mut [u32],
+        dtype: KvDType,
+        n_layers: usize,
+        context: usize,
+        (n_kv_heads, head_dim): (usize, usize),
+    ) -> Result<Self, Error> {
+        let heads = (n_layers as u64).saturating_mul(2).saturating_mul(context as u64).saturating_mul(n_kv_heads as u64);
+        let code_bytes = heads.saturating_mul(head_dim as u64).saturating_mul(dtype.size());
+        let code_bytes = code_bytes.saturating_add(code_bytes.wrapping_neg() & 3);
+        let needed = code_bytes.saturating_add(heads.saturating_mul(dtype.scale_size()));
         let found = (words.len() as u64).saturating_mul(4);
         if needed > found {
             return Err(Error::ArenaTooSmall { needed, found });
         }
-        Ok(Self { words, dtype, context, kv_dim })
+        Ok(Self { words, dtype, context, n_kv_heads, head_dim, code_bytes: code_bytes as usize })
     }
 
     /// The memory itself: nobody needs it before the first position is stored.
@@ -59,36 +94,47 @@ impl<'a> KvCache<'a> {
         self.rows(layer.saturating_mul(2).saturating_add(1))
     }
 
-    /// Where the positions of a table (keys or values of a layer) begin and end, in elements.
-    fn table(&self, table: usize) -> (usize, usize) {
-        let len = self.context.saturating_mul(self.kv_dim);
-        let start = table.saturating_mul(len);
-        (start, start.saturating_add(len))
-    }
-
     fn rows(&self, table: usize) -> KvRows<'_> {
-        let (start, end) = self.table(table);
+        let positions = table.saturating_mul(self.context)..table.saturating_add(1).saturating_mul(self.context);
+        let elements = scaled(&positions, self.n_kv_heads.saturating_mul(self.head_dim));
         match self.dtype {
-            KvDType::F16 => {
-                KvRows::F16(bytemuck::try_cast_slice(self.words).ok().and_then(|all: &[u16]| all.get(start..end)).unwrap_or(&[]))
+            KvDType::F16 => KvRows::F16(bytemuck::cast_slice(self.words).get(elements).unwrap_or(&[])),
+            KvDType::Q8 => {
+                let (codes, scales) = bytemuck::cast_slice(self.words).split_at_checked(self.code_bytes).unwrap_or_default();
+                let codes = bytemuck::cast_slice::<u8, i8>(codes).get(elements).unwrap_or(&[]);
+                let scales = bytemuck::try_cast_slice::<u8, u16>(scales).unwrap_or(&[]);
+                KvRows::Q8(IntegerRows { codes, scales: scales.get(scaled(&positions, self.n_kv_heads)).unwrap_or(&[]) })
             }
-            _ => KvRows::F32(bytemuck::try_cast_slice(self.words).ok().and_then(|all: &[f32]| all.get(start..end)).unwrap_or(&[])),
+            _ => KvRows::F32(bytemuck::cast_slice(self.words).get(elements).unwrap_or(&[])),
         }
     }
 
     fn store_row(&mut self, table: usize, position: usize, row: &[f32]) {
-        let start = self.table(table).0.saturating_add(position.saturating_mul(self.kv_dim));
-        let end = start.saturating_add(self.kv_dim);
-        if self.dtype == KvDType::F16 {
-            let Ok(all) = bytemuck::try_cast_slice_mut::<u32, u16>(self.words) else { return };
-            super::chip::narrow_f16(all.get_mut(start..end).unwrap_or(&mut []), row);
-        } else {
-            let Ok(all) = bytemuck::try_cast_slice_mut::<u32, f32>(self.words) else { return };
-            for (to, from) in all.get_mut(start..end).unwrap_or(&mut []).iter_mut().zip(row) {
-                *to = *from;
+        let position = table.saturating_mul(self.context).saturating_add(position);
+        let position = position..position.saturating_add(1);
+        let elements = scaled(&position, self.n_kv_heads.saturating_mul(self.head_dim));
+        match self.dtype {
+            KvDType::F16 => super::chip::narrow_f16(bytemuck::cast_slice_mut(self.words).get_mut(elements).unwrap_or(&mut []), row),
+            KvDType::Q8 => {
+                let (codes, scales) = bytemuck::cast_slice_mut(self.words).split_at_mut_checked(self.code_bytes).unwrap_or_default();
+                let codes = bytemuck::cast_slice_mut::<u8, i8>(codes).get_mut(elements).unwrap_or(&mut []);
+                let scales = bytemuck::try_cast_slice_mut::<u8, u16>(scales).unwrap_or(&mut []);
+                let scales = scales.get_mut(scaled(&position, self.n_kv_heads)).unwrap_or(&mut []);
+                super::kv_integer::store(codes, scales, row, self.head_dim);
+            }
+            _ => {
+                let all: &mut [f32] = bytemuck::cast_slice_mut(self.words);
+                for (to, from) in all.get_mut(elements).unwrap_or(&mut []).iter_mut().zip(row) {
+                    *to = *from;
+                }
             }
         }
     }
+}
+
+/// The elements of so many rows of `len` elements.
+fn scaled(rows: &Range<usize>, len: usize) -> Range<usize> {
+    rows.start.saturating_mul(len)..rows.end.saturating_mul(len)
 }
 
 #[cfg(test)]
@@ -100,26 +146,48 @@ mod tests {
         match rows {
             KvRows::F32(rows) => rows.to_vec(),
             KvRows::F16(rows) => rows.iter().map(|h| half::f16::from_bits(*h).to_f32()).collect(),
+            KvRows::Q8(IntegerRows { codes, scales }) => {
+                let scale = |i: usize| half::f16::from_bits(scales[i / (codes.len() / scales.len())]).to_f32();
+                codes.iter().enumerate().map(|(i, code)| f32::from(*code) * scale(i)).collect()
+            }
+        }
+    }
+
+    /// What reading gives back of a stored row of heads 3 wide.
+    fn kept(dtype: KvDType, row: &[f32]) -> Vec<f32> {
+        let half = |x: f32| half::f16::from_f32(x).to_f32();
+        match dtype {
+            KvDType::F32 => row.to_vec(),
+            KvDType::F16 => row.iter().map(|x| half(*x)).collect(),
+            KvDType::Q8 => row
+                .chunks(3)
+                .flat_map(|head| {
+                    let scale = half(head.iter().fold(0f32, |a, x| a.max(x.abs())) / 127.0);
+                    let code = move |x: &f32| (x * (1.0 / scale)).round_ties_even().clamp(-127.0, 127.0);
+                    head.iter().map(move |x| if scale == 0.0 { 0.0 } else { code(x) * scale }).collect::<Vec<_>>()
+                })
+                .collect(),
+            _ => unreachable!(),
         }
     }
 
     #[test]
     fn what_is_stored_is_read_back_where_it_belongs() {
-        for dtype in [KvDType::F32, KvDType::F16] {
+        for dtype in [KvDType::F32, KvDType::F16, KvDType::Q8] {
             let (layers, context, kv_dim) = (3, 5, 6);
-            let mut words = vec![0u32; layers * 2 * context * kv_dim * dtype.size() as usize / 4];
-            let mut cache = KvCache::new(&mut words, dtype, layers, context, kv_dim).unwrap();
+            let bytes = layers * 2 * context * (kv_dim * dtype.size() as usize + 2 * dtype.scale_size() as usize);
+            let mut words = vec![0u32; bytes.div_ceil(4)];
+            let mut cache = KvCache::new(&mut words, dtype, layers, context, (2, 3)).unwrap();
             let mut rng = Rng::new(5);
             let mut expected = vec![vec![0.0; context * kv_dim]; layers * 2];
             for layer in 0..layers {
                 for position in 0..context {
-                    let (key, value) = (rng.floats(kv_dim), rng.floats(kv_dim));
+                    let (key, mut value) = (rng.floats(kv_dim), rng.floats(kv_dim));
+                    let small = if position == 2 { 0.0 } else { value[1] * 1e-7 };
+                    value[..3].fill(small);
                     cache.store(layer, position, &key, &value);
                     for (table, row) in [(2 * layer, key), (2 * layer + 1, value)] {
-                        for (j, x) in row.iter().enumerate() {
-                            expected[table][position * kv_dim + j] =
-                                if dtype == KvDType::F32 { *x } else { half::f16::from_f32(*x).to_f32() };
-                        }
+                        expected[table][position * kv_dim..][..kv_dim].copy_from_slice(&kept(dtype, &row));
                     }
                 }
             }
@@ -137,8 +205,10 @@ mod tests {
     #[test]
     fn too_little_memory_is_refused_with_both_figures() {
         let mut words = [0u32; 11];
-        let error = KvCache::new(&mut words, KvDType::F16, 1, 3, 4).map(|_| ());
+        let error = KvCache::new(&mut words, KvDType::F16, 1, 3, (1, 4)).map(|_| ());
         assert_eq!(error, Err(Error::ArenaTooSmall { needed: 48, found: 44 }));
-        assert!(KvCache::new(&mut words, KvDType::F32, usize::MAX, usize::MAX, usize::MAX).is_err());
+        let error = KvCache::new(&mut words, KvDType::Q8, 1, 3, (2, 3)).map(|_| ());
+        assert_eq!(error, Err(Error::ArenaTooSmall { needed: 36 + 24, found: 44 }));
+        assert!(KvCache::new(&mut words, KvDType::F32, usize::MAX, usize::MAX, (usize::MAX, usize::MAX)).is_err());
     }
 }

@@ -1,18 +1,25 @@
 //! Matrix times vector, and single rows widened: called by every model for each of its projections.
 
-use super::chip;
-use crate::format::TensorView;
+use super::activation::Activation;
+use super::{chip, integer};
+use crate::format::{DType, TensorView};
 
-/// `out[r] = dot8(row r of w, x)`, then `+ bias[r]` if there is a bias.
+/// `out[r] = dot8(row r of w, x)` for floats, the exact integer sum times the scales for q8 and q4, the scale times `dot8` for t2; then `+ bias[r]` if there is a bias.
 ///
-/// `w` is [`out.len()`, `x.len()`] of any weight type at any address; the bits do not depend on the alignment. `bias` has `out.len()` elements. A `w`
+/// `w` is [`out.len()`, length of `x`] of any weight type at any address; the bits do not depend on the alignment. `bias` has `out.len()` elements. A `w`
 /// with another width or too few rows gives zeros. `bind` refuses that beforehand, and element types that were left out of the build, which give zeros or take long.
-pub fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &[f32], bias: Option<&TensorView<'_>>) {
-    if w.cols() != x.len() || w.rows() < out.len() {
+pub fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &mut Activation<'_>, bias: Option<&TensorView<'_>>) {
+    if w.cols() != x.floats().len() || w.rows() < out.len() {
         out.fill(0.0);
         return;
     }
-    chip::matvec(out, w, x);
+    match w.dtype() {
+        #[cfg(any(feature = "q8", feature = "q4"))]
+        DType::Q8 | DType::Q4 => chip::matvec_integer(out, w, x.integers(w)),
+        #[cfg(feature = "t2")]
+        DType::T2 => integer::matvec_t2(out, w, x.floats()),
+        _ => chip::matvec(out, w, x.floats()),
+    }
     if let Some(bias) = bias {
         add_vector(out, bias);
     }
@@ -21,6 +28,9 @@ pub fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &[f32], bias: Option<&Tens
 /// `out` = row `row` of `w`, widened; zeros past the end of either.
 #[inline(never)]
 pub fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
+    if w.dtype().is_quantised() && out.len() == w.cols() && row < w.rows() {
+        return integer::widen_row(out, w, row);
+    }
     let start = row.wrapping_mul(w.cols());
     for (j, y) in out.iter_mut().enumerate() {
         *y = if j < w.cols() { w.get_f32(start.wrapping_add(j)) } else { 0.0 };
@@ -38,7 +48,8 @@ pub fn add_vector(out: &mut [f32], vector: &TensorView<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{DType, Dims};
+    use crate::format::Dims;
+    use crate::format::layout::activation_words;
     use crate::ops::convert::narrow_f16;
     use crate::ops::sum::dot8;
     use crate::ops::test_rng::Rng;
@@ -80,6 +91,11 @@ mod tests {
         values.iter().map(|v| v.to_bits()).collect()
     }
 
+    fn run(out: &mut [f32], w: &TensorView<'_>, x: &[f32], bias: Option<&TensorView<'_>>) {
+        let mut scratch = vec![f32::NAN; activation_words(x.len() as u32) as usize];
+        matvec(out, w, &mut Activation::new(x, &mut scratch), bias);
+    }
+
     #[test]
     fn every_type_at_every_address_gives_the_bits_of_dot8() {
         let mut rng = Rng::new(2);
@@ -97,9 +113,9 @@ mod tests {
                         let placed = Placed::new(&bias_bytes, offset);
                         let b = TensorView::new(0, DType::F32, Dims::vector(rows.max(1) as u32), placed.bytes()).unwrap();
                         let mut out = vec![7.0; rows];
-                        matvec(&mut out, &w, &x, None);
+                        run(&mut out, &w, &x, None);
                         assert_eq!(bits(&out), bits(&plain), "{dtype} {rows} x {cols} + {offset}");
-                        matvec(&mut out, &w, &x, Some(&b));
+                        run(&mut out, &w, &x, Some(&b));
                         assert_eq!(bits(&out), bits(&biased), "{dtype} {rows} x {cols} + {offset}");
                         for row in 0..rows {
                             let mut out = vec![7.0; cols];
@@ -121,7 +137,7 @@ mod tests {
         assert!(values.iter().zip(halves).all(|(v, h)| narrow_f16(*v) == h));
         let x = [3.0, 5.0, 0.5, 1e-6, 2.0, 1.5, 1.0, 1.0, 7.0];
         let mut out = [0.0];
-        matvec(&mut out, &w, &x, None);
+        run(&mut out, &w, &x, None);
         assert_eq!(out[0].to_bits(), dot8(&values, &x).to_bits());
     }
 
@@ -130,14 +146,14 @@ mod tests {
         let bytes = [0x40u8; 24];
         let w = TensorView::new(0, DType::F32, Dims::matrix(2, 3), &bytes).unwrap();
         let mut out = [7.0; 2];
-        matvec(&mut out, &w, &[1.0; 4], None);
+        run(&mut out, &w, &[1.0; 4], None);
         assert_eq!(out, [0.0; 2]);
         let mut out = [7.0; 3];
-        matvec(&mut out, &w, &[1.0; 3], None);
+        run(&mut out, &w, &[1.0; 3], None);
         assert_eq!(out, [0.0; 3]);
         let ids = TensorView::new(0, DType::U32, Dims::matrix(2, 3), &bytes).unwrap();
         let mut out = [7.0; 2];
-        matvec(&mut out, &ids, &[1.0; 3], None);
+        run(&mut out, &ids, &[1.0; 3], None);
         assert_eq!(out, [0.0; 2]);
         widen_row(&mut out, &w, usize::MAX);
         assert_eq!(out, [0.0; 2]);

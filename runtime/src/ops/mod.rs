@@ -4,24 +4,30 @@
 //! reassociation, no flushing of subnormals. The instruction-specific forms in `chip` give the same bits. Results are defined for every input and nothing
 //! here panics: slices that are too short are taken as far as they go.
 #![cfg_attr(
-    not(any(feature = "f32", feature = "f16", feature = "bf16")),
+    not(any(feature = "f32", feature = "f16", feature = "bf16", feature = "q8", feature = "q4", feature = "t2")),
     allow(dead_code, unused_imports, reason = "a build without weights of any type has no matrices to multiply")
 )]
 
+pub mod activation;
 pub mod attention;
 pub mod check;
 pub(crate) mod chip;
 pub mod convert;
 pub mod ffn;
+pub(crate) mod integer;
 pub mod kv;
+pub(crate) mod kv_integer;
 pub mod math;
 pub mod matvec;
 pub mod norm;
 pub(crate) mod portable;
+pub(crate) mod quantise;
 pub mod rope;
 pub mod sum;
 
 #[cfg(test)]
 mod golden_tests;
+#[cfg(test)]
+mod integer_tests;
 #[cfg(test)]
 mod test_rng;

@@ -2,10 +2,12 @@
 
 use crate::format::{DType, TensorView};
 use crate::ops::convert::{self, F16, F32};
-use crate::ops::kv::KvRows;
-use crate::ops::portable;
+use crate::ops::kv::{KvHead, KvRows};
+use crate::ops::{integer, kv_integer, portable, quantise};
 
+pub(crate) use integer::matvec as matvec_integer;
 pub(crate) use portable::{divide, exp_minus, gate};
+pub(crate) use quantise::group_sums;
 
 /// The IEEE square root.
 #[inline]
@@ -50,27 +52,28 @@ pub(crate) fn narrow_f16(to: &mut [u16], from: &[f32]) {
     }
 }
 
-/// As [`portable::scores`]; the first row of `keys` belongs to the first score.
-pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, stride: usize, offset: usize, scale: f32) -> f32 {
+/// The codes of `x` in 16 bits, in the order in which the kernel for this type of matrix wants them: here always their own.
+pub(crate) fn quantise(codes: &mut [i16], x: &[f32], _: DType) -> f32 {
+    quantise::quantise(codes, x)
+}
+
+/// As [`portable::scores`]; the first row of `keys` belongs to the first score. `scratch` has at least half as many elements as `q`.
+pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, head: KvHead, scale: f32, scratch: &mut [f32]) -> f32 {
+    let (stride, offset) = (head.stride(), head.offset());
     match keys {
         KvRows::F32(keys) => portable::scores::<F32>(scores, q, keys, stride, offset, scale),
         KvRows::F16(keys) => portable::scores::<F16>(scores, q, keys, stride, offset, scale),
+        KvRows::Q8(keys) => kv_integer::scores(scores, q, keys, head, scale, scratch),
     }
 }
 
-/// As [`portable::mix`]; the first row of `values` belongs to the first weight.
-pub(crate) fn mix(
-    out: &mut [f32],
-    weights: &[f32],
-    values: KvRows<'_>,
-    stride: usize,
-    offset: usize,
-    first_lane: usize,
-    lanes: &mut [f32],
-) {
+/// As [`portable::mix`]; the first row of `values` belongs to the first weight. The weights may be lost.
+pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: KvRows<'_>, head: KvHead, first_lane: usize, lanes: &mut [f32]) {
+    let (stride, offset) = (head.stride(), head.offset());
     match values {
         KvRows::F32(values) => portable::mix::<F32>(out, weights, values, stride, offset, first_lane, lanes),
         KvRows::F16(values) => portable::mix::<F16>(out, weights, values, stride, offset, first_lane, lanes),
+        KvRows::Q8(values) => kv_integer::mix(out, weights, values, head),
     }
 }
 

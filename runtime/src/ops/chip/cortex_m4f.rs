@@ -3,7 +3,8 @@
 //! element by element, with the same bits: slower, and small.
 
 use crate::format::{DType, TensorView};
-use crate::ops::kv::KvRows;
+use crate::ops::kv::{KvHead, KvRows};
+use crate::ops::kv_integer;
 use crate::ops::math::{EXP, EXP_HIGHEST, EXP_LOWEST, LN2_HIGH, LN2_LOW, LOG2_E, MAGIC};
 use crate::ops::portable;
 use crate::ops::sum::{Lanes, tree};
@@ -68,13 +69,9 @@ struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// The part of each row of keys or values that begins `offset` elements in.
-    fn of_kv(rows: KvRows<'a>, stride: usize, offset: usize) -> Self {
-        let (dtype, bytes): (_, &[u8]) = match rows {
-            KvRows::F32(rows) => (DType::F32, bytemuck::cast_slice(rows)),
-            KvRows::F16(rows) => (DType::F16, bytemuck::cast_slice(rows)),
-        };
-        let bytes = bytes.get(offset.wrapping_mul(dtype.size() as usize)..).unwrap_or(&[]);
-        Self { dtype, bytes, stride }
+    fn of_kv(dtype: DType, bytes: &'a [u8], head: KvHead) -> Self {
+        let bytes = bytes.get(head.offset().wrapping_mul(dtype.size() as usize)..).unwrap_or(&[]);
+        Self { dtype, bytes, stride: head.stride() }
     }
 
     /// The distance between rows in bytes where a kernel may read `count` rows of `n` elements: all of them there, whole aligned words each.
@@ -140,9 +137,14 @@ fn slow_dots(out: &mut [f32], rows: Rows<'_>, x: &[f32]) {
     }
 }
 
-/// As [`portable::scores`]; the first row of `keys` belongs to the first score.
-pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, stride: usize, offset: usize, scale: f32) -> f32 {
-    dots(scores, Rows::of_kv(keys, stride, offset), q);
+/// As [`portable::scores`]; the first row of `keys` belongs to the first score. `scratch` has at least half as many elements as `q`.
+pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, head: KvHead, scale: f32, scratch: &mut [f32]) -> f32 {
+    let rows = match keys {
+        KvRows::F32(keys) => Rows::of_kv(DType::F32, bytemuck::cast_slice(keys), head),
+        KvRows::F16(keys) => Rows::of_kv(DType::F16, bytemuck::cast_slice(keys), head),
+        KvRows::Q8(keys) => return kv_integer::scores(scores, q, keys, head, scale, scratch),
+    };
+    dots(scores, rows, q);
     let mut largest = f32::NEG_INFINITY;
     for score in scores {
         *score *= scale;
@@ -153,17 +155,13 @@ pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, stride: us
     largest
 }
 
-/// As [`portable::mix`]; the first row of `values` belongs to the first weight.
-pub(crate) fn mix(
-    out: &mut [f32],
-    weights: &[f32],
-    values: KvRows<'_>,
-    stride: usize,
-    offset: usize,
-    first_lane: usize,
-    lanes: &mut [f32],
-) {
-    let rows = Rows::of_kv(values, stride, offset);
+/// As [`portable::mix`]; the first row of `values` belongs to the first weight. The weights may be lost.
+pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: KvRows<'_>, head: KvHead, first_lane: usize, lanes: &mut [f32]) {
+    let rows = match values {
+        KvRows::F32(values) => Rows::of_kv(DType::F32, bytemuck::cast_slice(values), head),
+        KvRows::F16(values) => Rows::of_kv(DType::F16, bytemuck::cast_slice(values), head),
+        KvRows::Q8(values) => return kv_integer::mix(out, weights, values, head),
+    };
     let kernel: MixKernel = if rows.dtype == DType::F32 { dmexp_m4f_mix_f32 } else { dmexp_m4f_mix_f16 };
     let fit = if out.len().is_multiple_of(8) { rows.stride_bytes(weights.len(), out.len()) } else { None };
     let (Some(scratch), Some(stride)) = (lanes.first_chunk_mut::<64>(), fit) else { return slow_mix(out, weights, rows, first_lane) };

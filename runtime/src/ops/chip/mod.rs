@@ -14,5 +14,9 @@ pub(crate) use any::*;
 
 #[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))]
 mod cortex_m4f;
+#[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf", any(feature = "q8", feature = "q4")))]
+mod cortex_m_dsp;
+#[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf", any(feature = "q8", feature = "q4")))]
+pub(crate) use cortex_m_dsp::*;
 #[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))]
 pub(crate) use cortex_m4f::*;

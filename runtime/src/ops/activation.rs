@@ -1,0 +1,48 @@
+//! The input of matrices: a vector and, made when the first integer matrix asks for them, its integer codes. Made by the models, once for all matrices that share an input.
+
+use super::chip;
+use super::integer::Integers;
+use crate::format::{DType, TensorView};
+
+/// A vector as matrices take it: floats, and integers in memory of the caller's.
+#[derive(Debug)]
+pub struct Activation<'a> {
+    x: &'a [f32],
+    codes: &'a mut [i16],
+    sums: &'a mut [i32],
+    scale: f32,
+    /// The type of matrix that the codes were made for: a machine may want them in another order for each.
+    made_for: Option<DType>,
+    /// The group that the sums were made for; 0 when there are none yet.
+    summed: usize,
+}
+
+impl<'a> Activation<'a> {
+    /// `x`, with [`activation_words`](crate::format::layout::activation_words) of scratch, whose contents do not matter. Without enough of it integer matrices give zeros.
+    pub fn new(x: &'a [f32], scratch: &'a mut [f32]) -> Self {
+        let codes = x.len().next_multiple_of(8);
+        let (codes, sums) = scratch.split_at_mut_checked(codes / 2).unwrap_or_default();
+        let (codes, sums) = (bytemuck::cast_slice_mut(codes), bytemuck::cast_slice_mut(sums));
+        Self { x, codes, sums, scale: 0.0, made_for: None, summed: 0 }
+    }
+
+    /// The vector itself.
+    pub fn floats(&self) -> &'a [f32] {
+        self.x
+    }
+
+    /// The vector as integers for `w`, a q8 or q4 matrix.
+    pub(crate) fn integers(&mut self, w: &TensorView<'_>) -> Integers<'_> {
+        let dtype = w.dtype();
+        if self.made_for != Some(dtype) {
+            self.made_for = Some(dtype);
+            self.scale = chip::quantise(self.codes, self.x, dtype);
+        }
+        let group = w.group_len();
+        if dtype == DType::Q4 && self.summed != group {
+            self.summed = group;
+            chip::group_sums(self.sums, self.codes, group);
+        }
+        Integers { codes: self.codes, sums: self.sums, scale: self.scale }
+    }
+}

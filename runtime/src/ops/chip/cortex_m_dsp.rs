@@ -1,0 +1,210 @@
+//! Integer matrices on cores with the DSP instructions (Cortex-M4F, M7F, M33F; hard-float targets): the kernels of `cortex_m_dsp.s`, each behind a function that checks what the assembly
+//! takes for granted. What the kernels do not cover (matrices at odd addresses) is done element by element, with the same bits: slower, and small.
+
+use crate::format::{DType, TensorView};
+use crate::ops::integer::Integers;
+use crate::ops::quantise::{ACTIVATION_LIMIT, quantise_tiny, rounded};
+use core::arch::global_asm;
+
+global_asm!(include_str!("cortex_m_dsp.s"), options(raw));
+
+/// What the matrix kernels need; from `out` on the assembly's stack frame. Lengths of x in bytes.
+#[repr(C)]
+struct Rows {
+    codes: *const u8,
+    multipliers: *const u8,
+    scale: f32,
+    two_to_24: f32,
+    out: *mut f32,
+    out_end: *mut f32,
+    scales: *const f32,
+    x: *const i16,
+    /// Bytes from one row of codes to the next.
+    stride: usize,
+    /// From the multiplier after the first row's to the second row's.
+    other: isize,
+    /// From the multiplier after the first row's last to the next pair of rows.
+    next: isize,
+    x_group: usize,
+    x_end: *const i16,
+    /// Where whole groups of 32 end; the beginning where groups have another length.
+    x_whole: *const i16,
+    offsets: *const i16,
+    sums: *const i32,
+    all_sums: *const i32,
+}
+
+type MatvecKernel = unsafe extern "C" fn(&Rows);
+
+unsafe extern "C" {
+    #[cfg(feature = "q8")]
+    fn dmexp_dsp_matvec_q8(rows: &Rows);
+    #[cfg(feature = "q4")]
+    fn dmexp_dsp_matvec_q4(rows: &Rows);
+    fn dmexp_dsp_largest(x: *const f32, end: *const f32) -> u32;
+    #[cfg(feature = "q8")]
+    fn dmexp_dsp_quantise_q8(codes: *mut i16, x: *const f32, end: *const f32, inverse: f32);
+    #[cfg(feature = "q4")]
+    fn dmexp_dsp_quantise_q4(codes: *mut i16, x: *const f32, end: *const f32, inverse: f32);
+    #[cfg(feature = "q4")]
+    fn dmexp_dsp_sum(codes: *const i16, end: *const i16) -> i32;
+}
+
+/// How far the kernels go at a time: columns of x.
+const BLOCK: usize = 8;
+
+/// Where element `index` of a vector lies among its codes.
+fn place(dtype: DType, index: usize) -> usize {
+    match dtype {
+        DType::Q4 => (index & !7) | (index & 3) << 1 | (index >> 2 & 1),
+        _ => (index & !3) | (index & 1) << 1 | (index >> 1 & 1),
+    }
+}
+
+/// The codes of `x` in 16 bits, in the order in which the kernel for this type of matrix wants them, and zeros up to a multiple of 8; returns the scale, `max |x| / 32767`.
+#[inline(never)]
+pub(crate) fn quantise(codes: &mut [i16], x: &[f32], dtype: DType) -> f32 {
+    let (whole, rest) = x.split_at_checked(x.len() & !(BLOCK - 1)).unwrap_or_default();
+    let mut largest = rest.iter().fold(0, |largest, x| (x.to_bits() & 0x7fff_ffff).max(largest));
+    if !whole.is_empty() {
+        let ends = whole.as_ptr_range();
+        // SAFETY: reads `whole`, a number of whole blocks, at least one.
+        largest = largest.max(unsafe { dmexp_dsp_largest(ends.start, ends.end) });
+    }
+    let largest = f32::from_bits(largest);
+    let inverse = ACTIVATION_LIMIT as f32 / largest;
+    let Some((of_whole, of_rest)) = codes.split_at_mut_checked(whole.len()) else { return 0.0 };
+    if inverse < f32::INFINITY {
+        if !whole.is_empty() {
+            let ends = whole.as_ptr_range();
+            let to = of_whole.as_mut_ptr();
+            match dtype {
+                // SAFETY: reads `whole`, a number of whole blocks, at least one, and writes `of_whole`, as long. `Activation` gives codes at whole words.
+                #[cfg(feature = "q4")]
+                DType::Q4 => unsafe { dmexp_dsp_quantise_q4(to, ends.start, ends.end, inverse) },
+                // SAFETY: as above.
+                #[cfg(feature = "q8")]
+                _ => unsafe { dmexp_dsp_quantise_q8(to, ends.start, ends.end, inverse) },
+                #[cfg(not(feature = "q8"))]
+                _ => (),
+            }
+        }
+        if let Some(block) = of_rest.first_chunk_mut::<BLOCK>() {
+            *block = [0; BLOCK];
+            for (i, x) in rest.iter().enumerate() {
+                if let Some(code) = block.get_mut(place(dtype, i)) {
+                    *code = rounded(*x * inverse, ACTIVATION_LIMIT) as i16;
+                }
+            }
+        }
+    } else {
+        codes.fill(0);
+        for (i, x) in x.iter().enumerate() {
+            if let Some(code) = codes.get_mut(place(dtype, i)) {
+                quantise_tiny(core::slice::from_mut(code), core::slice::from_ref(x));
+            }
+        }
+    }
+    largest / ACTIVATION_LIMIT as f32
+}
+
+/// `sums[g]` = the sum of the codes of group g, for groups of `group` codes.
+#[cfg(feature = "q4")]
+#[inline(never)]
+pub(crate) fn group_sums(sums: &mut [i32], codes: &[i16], group: usize) {
+    if group == 0 {
+        return;
+    }
+    for (sum, codes) in sums.iter_mut().zip(codes.chunks(group.next_multiple_of(BLOCK))) {
+        // A group that is cut short ends with zeros.
+        let ends = codes.as_ptr_range();
+        if codes.len().is_multiple_of(BLOCK) {
+            // SAFETY: reads `codes`, a number of whole blocks and not none: `chunks` gives no empty ones.
+            *sum = unsafe { dmexp_dsp_sum(ends.start, ends.end) };
+        }
+    }
+}
+
+/// As [`integer::matvec`](crate::ops::integer::matvec), for codes that [`quantise`] made for this type of matrix.
+#[inline(never)]
+pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
+    let kernel: MatvecKernel = match w.dtype() {
+        #[cfg(feature = "q8")]
+        DType::Q8 => dmexp_dsp_matvec_q8,
+        #[cfg(feature = "q4")]
+        DType::Q4 => dmexp_dsp_matvec_q4,
+        _ => return out.fill(0.0),
+    };
+    let (planes, cols, group) = (w.planes(), w.cols(), w.group_len());
+    let padded = cols.next_multiple_of(BLOCK);
+    let (Some(codes), true) = (x.codes.get(..padded), cols > 0 && w.rows() >= out.len()) else { return out.fill(0.0) };
+    let aligned = (w.bytes().as_ptr().addr() | codes.as_ptr().addr()).is_multiple_of(4);
+    let groups = planes.groups as usize;
+    if !aligned || w.dtype() == DType::Q4 && x.sums.len() < groups {
+        return slow(out, w, x);
+    }
+    let step = if w.multipliers().is_empty() { -1 } else { groups as isize };
+    let multipliers = if w.multipliers().is_empty() { [1u8].as_ptr() } else { w.multipliers().as_ptr() };
+    let start = codes.as_ptr();
+    // q8 rows are padded to 4 columns, those of q4 to 8.
+    let end = start.wrapping_add(if w.dtype() == DType::Q8 { cols.next_multiple_of(4) } else { padded });
+    let whole = if group == 32 { start.wrapping_add(cols & !31) } else { start };
+    let mut rows = Rows {
+        codes: w.codes().as_ptr(),
+        multipliers,
+        scale: x.scale,
+        two_to_24: 16_777_216.0,
+        out: out.as_mut_ptr(),
+        out_end: out.as_mut_ptr(),
+        scales: w.scales().as_ptr().cast(),
+        x: start,
+        stride: planes.row_stride as usize,
+        other: if w.multipliers().is_empty() { -1 } else { step.wrapping_sub(1) },
+        next: step,
+        x_group: 2 * group.next_multiple_of(BLOCK),
+        x_end: end,
+        x_whole: whole,
+        offsets: w.offsets().as_ptr().cast(),
+        sums: x.sums.as_ptr(),
+        all_sums: x.sums.as_ptr(),
+    };
+    let last = out.len() & !1;
+    if let Some((paired, odd)) = out.split_at_mut_checked(last) {
+        if !paired.is_empty() {
+            rows.out_end = paired.as_mut_ptr_range().end;
+            // SAFETY: `paired` is a number of whole pairs of rows that the matrix has, at least one; the view made sure that all its planes are there, which begin at whole words. x has
+            // codes to the end of a row, and sums for each group where the kernel reads them. The kernel writes `paired` alone and keeps to the calling convention.
+            unsafe { kernel(&rows) };
+        }
+        if let [odd] = odd {
+            let mut twice = [0.0; 2];
+            let scale = w.row_scale(last);
+            let scales = [scale; 2];
+            rows.codes = rows.codes.wrapping_add(last.wrapping_mul(rows.stride));
+            if rows.next >= 0 {
+                rows.multipliers = rows.multipliers.wrapping_add(last.wrapping_mul(groups));
+                rows.other = -1;
+            }
+            rows.offsets = rows.offsets.wrapping_add(last.wrapping_mul(groups));
+            (rows.stride, rows.scales) = (0, scales.as_ptr());
+            rows.out = twice.as_mut_ptr();
+            rows.out_end = twice.as_mut_ptr_range().end;
+            // SAFETY: as above; the one row is both rows of the pair.
+            unsafe { kernel(&rows) };
+            [*odd, _] = twice;
+        }
+    }
+}
+
+/// Any address, element by element.
+#[cold]
+fn slow(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
+    for (row, y) in out.iter_mut().enumerate() {
+        let mut sum = 0i64;
+        for column in 0..w.cols() {
+            let code = x.codes.get(place(w.dtype(), column)).copied().unwrap_or(0);
+            sum = sum.wrapping_add(i64::from(w.integer(row, column)).wrapping_mul(i64::from(code)));
+        }
+        *y = sum as f32 * (w.row_scale(row) * x.scale);
+    }
+}

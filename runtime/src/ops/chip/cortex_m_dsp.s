@@ -1,0 +1,327 @@
+@ Integer kernels for cores with the DSP instructions and a floating-point unit (Cortex-M4F, M7F, M33F). Called through cortex_m_dsp.rs, which checks every length.
+@
+@ Activation codes come in the order in which two of them meet two codes of a weight word: for q8 within each four (0, 2), (1, 3), as sxtb16 takes bytes apart; for q4 within
+@ each eight (0, 4), (1, 5), (2, 6), (3, 7), as a mask takes nibbles apart.
+
+    .syntax unified
+    .thumb
+    .fpu fpv4-sp-d16
+
+.macro DSP_FUNCTION name
+    .section .text.\name, "ax", %progbits
+    .p2align 2
+    .global \name
+    .hidden \name
+    .type \name, %function
+    .thumb_func
+\name:
+.endm
+
+@ What the two matrix kernels keep on the stack: the fields of `Rows` in cortex_m_dsp.rs, in its order, from the fifth on.
+    .equ OUT, 0
+    .equ OUT_END, 4
+    .equ SCALES, 8
+    .equ X, 12
+    .equ STRIDE, 16
+    .equ M_OTHER, 20
+    .equ M_NEXT, 24
+    .equ X_GROUP, 28
+    .equ X_END, 32
+    .equ X_WHOLE, 36
+    .equ OFFSETS, 40
+    .equ SUMS, 44
+    .equ ALL_SUMS, 48
+    .equ FRAME, 52
+
+@ Four codes of a row in \w times the activations \x0 and \x1, added to \acc; \first is smuad where the sum begins.
+.macro FOUR_Q8 acc, w, x0, x1
+    sxtb16 r10, \w
+    sxtb16 \w, \w, ror #8
+    smlad \acc, r10, \x0, \acc
+    smlad \acc, \w, \x1, \acc
+.endm
+
+.macro FOUR_Q8_FIRST acc, w, x0, x1
+    sxtb16 r10, \w
+    sxtb16 \w, \w, ror #8
+    smuad \acc, r10, \x0
+    smlad \acc, \w, \x1, \acc
+.endm
+
+@ Eight columns of both rows.
+.macro EIGHT_Q8 first
+    ldmia r2!, {r4-r7}
+    ldrd r8, r9, [r0], #8
+    FOUR_Q8\first r11, r8, r4, r5
+    FOUR_Q8 r11, r9, r6, r7
+    ldrd r8, r9, [r1], #8
+    FOUR_Q8\first r12, r8, r4, r5
+    FOUR_Q8 r12, r9, r6, r7
+.endm
+
+@ Eight nibbles in r8 times r4-r7, added to \acc.
+.macro NIBBLES acc
+    and r10, r9, r8
+    smlad \acc, r10, r4, \acc
+    and r10, r9, r8, lsr #4
+    smlad \acc, r10, r5, \acc
+    and r10, r9, r8, lsr #8
+    smlad \acc, r10, r6, \acc
+    and r10, r9, r8, lsr #12
+    smlad \acc, r10, r7, \acc
+.endm
+
+.macro NIBBLES_FIRST acc
+    and r10, r9, r8
+    smuad \acc, r10, r4
+    and r10, r9, r8, lsr #4
+    smlad \acc, r10, r5, \acc
+    and r10, r9, r8, lsr #8
+    smlad \acc, r10, r6, \acc
+    and r10, r9, r8, lsr #12
+    smlad \acc, r10, r7, \acc
+.endm
+
+.macro EIGHT_Q4 first
+    ldmia r2!, {r4-r7}
+    ldr r8, [r0], #4
+    NIBBLES\first r11
+    ldr r8, [r1], #4
+    NIBBLES\first r12
+.endm
+
+@ A group is summed: the rows' sums in s16-s17 and s18-s19, which come to r4-r5 and r6-r7, grow by multiplier * group sum.
+.macro GROUP_Q8
+    ldr r10, [sp, #M_OTHER]
+    ldrb r8, [r3], #1
+    ldrb r9, [r3, r10]
+    vmov r4, r5, s16, s17
+    vmov r6, r7, s18, s19
+    smlal r4, r5, r11, r8
+    smlal r6, r7, r12, r9
+    vmov s16, s17, r4, r5
+    vmov s18, s19, r6, r7
+.endm
+
+@ The same, and by offset * sum of the group's activations.
+.macro GROUP_Q4
+    ldr r10, [sp, #M_OTHER]
+    ldrb r8, [r3], #1
+    ldrb r9, [r3, r10]
+    vmov r4, r5, s16, s17
+    vmov r6, r7, s18, s19
+    smlal r4, r5, r11, r8
+    smlal r6, r7, r12, r9
+    ldrd r8, r9, [sp, #OFFSETS]
+    ldr r11, [r9], #4
+    ldrsh r12, [r8], #2
+    strd r8, r9, [sp, #OFFSETS]
+    add r8, r8, r10, lsl #1
+    ldrsh r8, [r8]
+    smlal r4, r5, r11, r12
+    smlal r6, r7, r11, r8
+    mov r9, #0x000f000f
+    vmov s16, s17, r4, r5
+    vmov s18, s19, r6, r7
+.endm
+
+.macro NO_LAST_Q4
+.endm
+
+@ The last four columns of a row of q8.
+.macro LAST_Q8
+    cmp r2, lr
+    beq 34f
+    ldmia r2!, {r4-r5}
+    ldr r8, [r0], #4
+    ldr r9, [r1], #4
+    FOUR_Q8 r11, r8, r4, r5
+    FOUR_Q8 r12, r9, r4, r5
+34:
+.endm
+
+.macro NEXT_Q8
+.endm
+
+.macro NEXT_Q4
+    ldr r11, [sp, #OFFSETS]
+    ldr r12, [sp, #ALL_SUMS]
+    add r11, r11, r10, lsl #1
+    strd r11, r12, [sp, #OFFSETS]
+.endm
+
+@ void f(const struct Rows *), for an even number of rows, two at a time.
+@ r0, r1 rows; r2 x; r3 multipliers; r4-r7 eight activations; r8, r9 codes (q4: r9 the mask); r10 scratch; r11, r12 the group's sums; lr where groups end.
+@ s16-s19 the sums of the rows; s20 the activations' scale; s21 2^24.
+.macro MATVEC_INTEGER name, eight, group, last, next
+    DSP_FUNCTION \name
+    push {r4-r11, lr}
+    vpush {s16-s21}
+    ldmia r0!, {r1, r3}
+    vldmia r0!, {s20-s21}
+    sub sp, sp, #FRAME
+    mov r2, sp
+    add lr, r0, #FRAME
+1:  ldr r4, [r0], #4
+    str r4, [r2], #4
+    cmp r0, lr
+    bne 1b
+    mov r0, r1
+    ldr r4, [sp, #STRIDE]
+    add r1, r0, r4
+    ldr r2, [sp, #X]
+    mov r9, #0x000f000f
+10: mov r10, #0
+    vmov s16, s17, r10, r10
+    vmov s18, s19, r10, r10
+    ldr lr, [sp, #X_WHOLE]
+    cmp r2, lr
+    beq 30f
+@ Whole groups of 32.
+20: \eight _FIRST
+    \eight
+    \eight
+    \eight
+    \group
+    cmp r2, lr
+    bne 20b
+    ldr r8, [sp, #X_END]
+    cmp r2, r8
+    beq 40f
+@ Groups of any number of eights, the last one with what is left of the row.
+30: ldrd r4, r5, [sp, #X_GROUP]
+    add lr, r2, r4
+    cmp lr, r5
+    it hi
+    movhi lr, r5
+    mov r11, #0
+    mov r12, #0
+    b 33f
+32: \eight
+33: sub r4, lr, r2
+    cmp r4, #16
+    bhs 32b
+    \last
+    \group
+    ldr r8, [sp, #X_END]
+    cmp r2, r8
+    bne 30b
+@ Sums to floats: 2^24 * the upper part + the lower part, both exact, so that there is one rounding. Then the scales.
+40: lsl r5, r5, #8
+    lsl r7, r7, #8
+    orr r5, r5, r4, lsr #24
+    orr r7, r7, r6, lsr #24
+    bic r4, r4, #0xff000000
+    bic r6, r6, #0xff000000
+    vmov s0, s1, r4, r6
+    vmov s2, s3, r5, r7
+    vcvt.f32.u32 s0, s0
+    vcvt.f32.u32 s1, s1
+    vcvt.f32.s32 s2, s2
+    vcvt.f32.s32 s3, s3
+    vmla.f32 s0, s2, s21
+    vmla.f32 s1, s3, s21
+    ldmia sp, {r4-r8}
+    vldmia r6!, {s4-s5}
+    vmul.f32 s4, s4, s20
+    vmul.f32 s5, s5, s20
+    vmul.f32 s0, s0, s4
+    vmul.f32 s1, s1, s5
+    vstmia r4!, {s0-s1}
+    str r4, [sp, #OUT]
+    str r6, [sp, #SCALES]
+    mov r2, r7
+    mov r0, r1
+    add r1, r0, r8
+    ldr r10, [sp, #M_NEXT]
+    add r3, r3, r10
+    \next
+    cmp r4, r5
+    bne 10b
+    add sp, sp, #FRAME
+    vpop {s16-s21}
+    pop {r4-r11, pc}
+    .size \name, . - \name
+.endm
+
+    MATVEC_INTEGER dmexp_dsp_matvec_q8, EIGHT_Q8, GROUP_Q8, LAST_Q8, NEXT_Q8
+    MATVEC_INTEGER dmexp_dsp_matvec_q4, EIGHT_Q4, GROUP_Q4, NO_LAST_Q4, NEXT_Q4
+
+@ uint32_t f(const float *x, const float *end): the bits of the largest magnitude; four at a time.
+    DSP_FUNCTION dmexp_dsp_largest
+    push {r4-r5, lr}
+    movs r2, #0
+10: ldmia r0!, {r3-r5, r12}
+    .irp value, r3, r4, r5, r12
+    cmp r2, \value, lsl #1
+    it lo
+    lsllo r2, \value, #1
+    .endr
+    cmp r0, r1
+    bne 10b
+    lsrs r0, r2, #1
+    pop {r4-r5, pc}
+    .size dmexp_dsp_largest, . - dmexp_dsp_largest
+
+@ void f(int16_t *codes, const float *x, const float *end, float inverse): the nearest integers of x * inverse, in the order for q8; four at a time.
+    DSP_FUNCTION dmexp_dsp_quantise_q8
+    vmov.f32 s4, s0
+    push {r4, lr}
+10: vldmia r1!, {s0-s3}
+    vmul.f32 s0, s0, s4
+    vmul.f32 s1, s1, s4
+    vmul.f32 s2, s2, s4
+    vmul.f32 s3, s3, s4
+    vcvtr.s32.f32 s0, s0
+    vcvtr.s32.f32 s1, s1
+    vcvtr.s32.f32 s2, s2
+    vcvtr.s32.f32 s3, s3
+    vmov r3, r4, s0, s1
+    vmov r12, lr, s2, s3
+    pkhbt r3, r3, r12, lsl #16
+    pkhbt r4, r4, lr, lsl #16
+    stmia r0!, {r3, r4}
+    cmp r1, r2
+    bne 10b
+    pop {r4, pc}
+    .size dmexp_dsp_quantise_q8, . - dmexp_dsp_quantise_q8
+
+@ The same in the order for q4; eight at a time.
+    DSP_FUNCTION dmexp_dsp_quantise_q4
+    vmov.f32 s8, s0
+    push {r4-r9, lr}
+10: vldmia r1!, {s0-s7}
+    .irp value, s0, s1, s2, s3, s4, s5, s6, s7
+    vmul.f32 \value, \value, s8
+    vcvtr.s32.f32 \value, \value
+    .endr
+    vmov r3, r4, s0, s1
+    vmov r5, r6, s2, s3
+    vmov r7, r8, s4, s5
+    vmov r9, r12, s6, s7
+    pkhbt r3, r3, r7, lsl #16
+    pkhbt r4, r4, r8, lsl #16
+    pkhbt r5, r5, r9, lsl #16
+    pkhbt r6, r6, r12, lsl #16
+    stmia r0!, {r3-r6}
+    cmp r1, r2
+    bne 10b
+    pop {r4-r9, pc}
+    .size dmexp_dsp_quantise_q4, . - dmexp_dsp_quantise_q4
+
+@ int32_t f(const int16_t *codes, const int16_t *end): the sum of the codes; eight at a time.
+    DSP_FUNCTION dmexp_dsp_sum
+    push {r4-r6, lr}
+    mov r2, #0x00010001
+    movs r3, #0
+10: ldmia r0!, {r4-r6, r12}
+    .irp pair, r4, r5, r6, r12
+    smlad r3, \pair, r2, r3
+    .endr
+    cmp r0, r1
+    bne 10b
+    mov r0, r3
+    pop {r4-r6, pc}
+    .size dmexp_dsp_sum, . - dmexp_dsp_sum
+
+    .text
