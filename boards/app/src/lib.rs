@@ -103,6 +103,7 @@ impl Task {
         let kv = match words.next() {
             b"f32" => KvDType::F32,
             b"f16" => KvDType::F16,
+            b"q8" => KvDType::Q8,
             _ => return None,
         };
         let count = words.number().unwrap_or(1);

@@ -13,7 +13,8 @@ pub(crate) fn kv(text: &str) -> Result<KvDType, String> {
     match text {
         "f32" => Ok(KvDType::F32),
         "f16" => Ok(KvDType::F16),
-        _ => Err("keys and values are kept as f32 or f16".to_owned()),
+        "q8" => Ok(KvDType::Q8),
+        _ => Err("keys and values are kept as f32, f16 or q8".to_owned()),
     }
 }
 

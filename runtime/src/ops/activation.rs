@@ -1,8 +1,11 @@
 //! The input of matrices: a vector and, made when the first integer matrix asks for them, its integer codes. Made by the models, once for all matrices that share an input.
+#![cfg_attr(not(any(feature = "q8", feature = "q4")), allow(dead_code, reason = "a build without integer matrices"))]
 
-use super::chip;
-use super::integer::Integers;
-use crate::format::{DType, TensorView};
+#[cfg(any(feature = "q8", feature = "q4"))]
+use super::{chip, integer::Integers};
+use crate::format::DType;
+#[cfg(any(feature = "q8", feature = "q4"))]
+use crate::format::TensorView;
 
 /// A vector as matrices take it: floats, and integers in memory of the caller's.
 #[derive(Debug)]
@@ -32,6 +35,7 @@ impl<'a> Activation<'a> {
     }
 
     /// The vector as integers for `w`, a q8 or q4 matrix.
+    #[cfg(any(feature = "q8", feature = "q4"))]
     pub(crate) fn integers(&mut self, w: &TensorView<'_>) -> Integers<'_> {
         let dtype = w.dtype();
         if self.made_for != Some(dtype) {

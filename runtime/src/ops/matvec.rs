@@ -2,7 +2,9 @@
 
 use super::activation::Activation;
 use super::{chip, integer};
-use crate::format::{DType, TensorView};
+#[cfg(any(feature = "q8", feature = "q4", feature = "t2"))]
+use crate::format::DType;
+use crate::format::TensorView;
 
 /// `out[r] = dot8(row r of w, x)` for floats, the exact integer sum times the scales for q8 and q4, the scale times `dot8` for t2; then `+ bias[r]` if there is a bias.
 ///

@@ -3,10 +3,14 @@
 use crate::format::{DType, TensorView};
 use crate::ops::convert::{self, F16, F32};
 use crate::ops::kv::{KvHead, KvRows};
-use crate::ops::{integer, kv_integer, portable, quantise};
+#[cfg(any(feature = "q8", feature = "q4"))]
+use crate::ops::{integer, quantise};
+use crate::ops::{kv_integer, portable};
 
+#[cfg(any(feature = "q8", feature = "q4"))]
 pub(crate) use integer::matvec as matvec_integer;
 pub(crate) use portable::{divide, exp_minus, gate};
+#[cfg(any(feature = "q8", feature = "q4"))]
 pub(crate) use quantise::group_sums;
 
 /// The IEEE square root.
@@ -53,6 +57,7 @@ pub(crate) fn narrow_f16(to: &mut [u16], from: &[f32]) {
 }
 
 /// The codes of `x` in 16 bits, in the order in which the kernel for this type of matrix wants them: here always their own.
+#[cfg(any(feature = "q8", feature = "q4"))]
 pub(crate) fn quantise(codes: &mut [i16], x: &[f32], _: DType) -> f32 {
     quantise::quantise(codes, x)
 }

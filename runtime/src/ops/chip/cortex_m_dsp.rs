@@ -1,5 +1,5 @@
 //! Integer matrices on cores with the DSP instructions (Cortex-M4F, M7F, M33F; hard-float targets): the kernels of `cortex_m_dsp.s`, each behind a function that checks what the assembly
-//! takes for granted. What the kernels do not cover (matrices at odd addresses) is done element by element, with the same bits: slower, and small.
+//! takes for granted. What the kernels do not cover (matrices at odd addresses, groups of more than 512) is done element by element, with the same bits: slower, and small.
 
 use crate::format::{DType, TensorView};
 use crate::ops::integer::Integers;
@@ -52,6 +52,12 @@ unsafe extern "C" {
 
 /// How far the kernels go at a time: columns of x.
 const BLOCK: usize = 8;
+
+/// Groups up to this length have sums of 32 bits.
+const LONGEST_GROUP: usize = 512;
+
+/// The multiplier of rows that have none.
+static ONE: u8 = 1;
 
 /// Where element `index` of a vector lies among its codes.
 fn place(dtype: DType, index: usize) -> usize {
@@ -140,11 +146,11 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
     let (Some(codes), true) = (x.codes.get(..padded), cols > 0 && w.rows() >= out.len()) else { return out.fill(0.0) };
     let aligned = (w.bytes().as_ptr().addr() | codes.as_ptr().addr()).is_multiple_of(4);
     let groups = planes.groups as usize;
-    if !aligned || w.dtype() == DType::Q4 && x.sums.len() < groups {
+    if !aligned || group > LONGEST_GROUP || w.dtype() == DType::Q4 && x.sums.len() < groups {
         return slow(out, w, x);
     }
     let step = if w.multipliers().is_empty() { -1 } else { groups as isize };
-    let multipliers = if w.multipliers().is_empty() { [1u8].as_ptr() } else { w.multipliers().as_ptr() };
+    let multipliers = if w.multipliers().is_empty() { &raw const ONE } else { w.multipliers().as_ptr() };
     let start = codes.as_ptr();
     // q8 rows are padded to 4 columns, those of q4 to 8.
     let end = start.wrapping_add(if w.dtype() == DType::Q8 { cols.next_multiple_of(4) } else { padded });
@@ -196,7 +202,7 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
     }
 }
 
-/// Any address, element by element.
+/// Any address and group, element by element.
 #[cold]
 fn slow(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
     for (row, y) in out.iter_mut().enumerate() {
