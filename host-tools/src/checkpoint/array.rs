@@ -267,6 +267,31 @@ impl Array {
         }
     }
 
+    /// How the source codes `len` elements from `start` on, if they are of one of its groups.
+    fn step(&self, files: &[Mapping], start: u64, len: u64) -> Option<(f32, f32)> {
+        let row = inner_len(self.dims, 0);
+        match &self.values {
+            Values::Whole { file, encoding } => encoding.step(files.get(*file)?, start, len),
+            Values::Strided { .. } => None,
+            Values::Joined { axis: 0, parts } => {
+                let mut start = start;
+                for part in parts {
+                    if start < part.dims.count() {
+                        return part.step(files, start, len).filter(|_| len <= part.dims.count() - start);
+                    }
+                    start -= part.dims.count();
+                }
+                None
+            }
+            Values::Joined { .. } => None,
+            Values::Reordered { order, head_dim, inner } => {
+                let source = order.source(start / row, u64::from(*head_dim));
+                inner.step(files, source * row + start % row, len).filter(|_| len <= row - start % row)
+            }
+            Values::From { first, inner } => inner.step(files, first.checked_add(start)?, len),
+        }
+    }
+
     fn file<'f>(&self, files: &'f [Mapping], number: usize) -> Result<&'f Mapping> {
         files.get(number).ok_or_else(|| Error::damaged(format!("{} lies in a file that is not there", self.name)))
     }
@@ -351,6 +376,17 @@ impl<'a> ArrayView<'a> {
             Values::Whole { file, encoding } => encoding.code_blocks(self.array.file(self.files, *file)?, self.name(), range),
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// The step and the offset by which the source itself codes `len` elements from `start` on, where they lie within one of its groups: what an exporter that quantises tries first.
+    /// `None` for floats, for elements of several groups, and past the array's end.
+    pub fn step(&self, start: u64, len: u64) -> Option<(f32, f32)> {
+        self.array.step(self.files, start, len)
+    }
+
+    /// Gives the memory that holds the array's pages back to the system, for those who call [`ArrayView::read`] and are done.
+    pub(crate) fn release(&self) {
+        self.array.release(self.files);
     }
 
     /// Calls `each` with the number of the first element and the values, at most `most` at a time (at least 1), in order: memory stays bounded however large the array is. Afterwards the

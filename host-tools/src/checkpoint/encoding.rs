@@ -178,6 +178,30 @@ impl Encoding {
         codes.filter_map(Result::transpose).collect()
     }
 
+    /// The step of the codes that elements `start..start + len` share, and the value of the lowest code of four bits; `None` where they are floats, or of several groups.
+    pub(super) fn step(self, file: &Mapping, start: u64, len: u64) -> Option<(f32, f32)> {
+        let last = start.checked_add(len.checked_sub(1)?)?;
+        match self {
+            Self::Q80 { scales, group, .. } => {
+                let number = start / u64::from(group);
+                let scale = slice(file, "", scales.checked_add(number.checked_mul(4)?), 4).ok()?.first_chunk()?;
+                (number == last / u64::from(group)).then_some((f32::from_le_bytes(*scale).abs(), 0.0))
+            }
+            Self::Blocks { kind, .. } => {
+                let number = start / kind.elements() as u64;
+                let [block] = self.code_blocks(file, "", number..number.checked_add(1)?).ok()?.try_into().ok()?;
+                let step = block.scale.abs();
+                // A negative scale turns the codes round: what was the highest is the lowest.
+                let lowest = match kind {
+                    BlockType::Q4_0 => step * if block.scale < 0.0 { -7.0 } else { -8.0 },
+                    _ => block.offset - if block.scale < 0.0 { 15.0 * step } else { 0.0 },
+                };
+                (number == last / kind.elements() as u64).then_some((step, lowest))
+            }
+            Self::F32 { .. } | Self::F16 { .. } | Self::Bf16 { .. } => None,
+        }
+    }
+
     /// Fills `out` with every `stride`-th value from element `start` on.
     pub(super) fn gather(self, file: &Mapping, name: &str, start: u64, stride: u64, out: &mut [f32]) -> Result<()> {
         if stride == 1 {

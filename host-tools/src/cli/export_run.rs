@@ -8,7 +8,7 @@ use super::output::{bytes, count, facts, float, grouped, json};
 use clap::Args;
 use dmexp_format::DType;
 use dmexp_tools::checkpoint::{self, Config};
-use dmexp_tools::export::{self, Format, Options, Phase, Progress, Report};
+use dmexp_tools::export::{self, Format, Options, Phase, Progress, Report, Select};
 use dmexp_tools::target::Target;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -28,8 +28,9 @@ Examples:
   dmexp export run --checkpoint stories260K.bin --tokenizer tok512.bin --out stories.dmexp
   dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype f16
   dmexp export run --checkpoint tiny.bin --tokenizer bytes --bos 0 --dtype f32 --json
+  dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype q4 --tensor 'layers.*.attention.*=q8:64'
 
-Element types: f32 (fp32, float32), f16 (fp16, float16, half), bf16 (bfloat16). In format 2 matrices are stored so, vectors as f32.")]
+Element types: f32 (fp32, float32), f16 (fp16, float16, half), bf16 (bfloat16), q8 (8 bits), q4 (4 bits; the embedding and the classifier in 8), t2 (ternary, where nothing is lost). In format 2 matrices are stored so, vectors as f32.")]
 pub(crate) struct Run {
     /// The training checkpoint
     #[arg(long, value_name = "FILE")]
@@ -40,9 +41,15 @@ pub(crate) struct Run {
     /// With --tokenizer bytes: the token that begins every text
     #[arg(long, value_name = "TOKEN", value_parser = args::number, allow_negative_numbers = true)]
     bos: Option<u32>,
-    /// How weights are stored: f32, f16 or bf16
+    /// How weights are stored: f32, f16, bf16, q8, q4, or t2 where they are ternary
     #[arg(long, value_name = "TYPE", default_value = "bf16", value_parser = args::dtype)]
     dtype: DType,
+    /// Elements of a row that share a multiplier in q8 and q4: a multiple of 8, or 0 for one group a row
+    #[arg(long, value_name = "ELEMENTS", default_value_t = export::DEFAULT_GROUP, value_parser = args::number, allow_negative_numbers = true)]
+    group: u32,
+    /// Stores tensors in another way: names by a pattern (* is anything), a type, and a group if it is another; may be given again, the last that fits counts
+    #[arg(long, value_name = "PATTERN=TYPE[:GROUP]", value_parser = select)]
+    tensor: Vec<Select>,
     /// The file to write [default: the checkpoint's name with the type, in the current folder: stories260K.bf16.dmexp]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -67,6 +74,10 @@ pub(crate) struct Run {
     /// Prints no report and no progress
     #[arg(long, conflicts_with = "json")]
     quiet: bool,
+}
+
+fn select(text: &str) -> Result<Select, String> {
+    text.parse::<Select>().map_err(|error| error.to_string())
 }
 
 fn format(text: &str) -> Result<Format, String> {
@@ -106,6 +117,8 @@ pub(crate) fn run(command: &Run) -> Outcome {
     let options = Options {
         out: command.out(),
         dtype: command.dtype,
+        group: command.group,
+        select: command.tensor.clone(),
         format: command.format,
         alignment: command.align,
         golden: !command.no_golden && command.format == Format::V2,

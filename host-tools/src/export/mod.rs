@@ -6,13 +6,17 @@
 mod golden;
 mod narrow;
 mod plan;
+mod quantise;
 mod run;
+mod select;
+mod spool;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use plan::{Plan, plan};
 pub use run::run;
+pub use select::Select;
 
 use crate::checkpoint::Fixed;
 use crate::error::{Class, Error, Result};
@@ -25,8 +29,12 @@ use std::path::PathBuf;
 pub struct Options {
     /// The file to write. What it held before is replaced when the new file is whole and checked, not sooner.
     pub out: PathBuf,
-    /// How weights are stored: f32, f16 or bf16.
+    /// How matrices are stored: f32, f16, bf16, q8 or q4 (the embedding and the classifier of a q4 export in q8, unless `select` says otherwise), or t2 where they are ternary.
     pub dtype: DType,
+    /// Elements of a row that share a multiplier in q8 and q4: 0 (the whole row) or a multiple of 8. Rows that are not longer are one group.
+    pub group: u32,
+    /// Tensors that are stored in another way; where several name one tensor, the last counts.
+    pub select: Vec<Select>,
     /// The file format.
     pub format: Format,
     /// Alignment of payload and tensors in format 2, a power of two from 16 to 4096; `None` is 64. Format 1 has none.
@@ -40,7 +48,16 @@ pub struct Options {
 impl Options {
     /// The default: bf16, format 2, with golden vectors.
     pub fn new(out: impl Into<PathBuf>) -> Self {
-        Self { out: out.into(), dtype: DType::Bf16, format: Format::V2, alignment: None, golden: true, sha256: false }
+        Self {
+            out: out.into(),
+            dtype: DType::Bf16,
+            group: DEFAULT_GROUP,
+            select: Vec::new(),
+            format: Format::V2,
+            alignment: None,
+            golden: true,
+            sha256: false,
+        }
     }
 
     fn alignment(&self) -> u32 {
@@ -53,6 +70,10 @@ impl Options {
         if !self.dtype.is_weight() {
             return request(format!("weights cannot be stored as {}", self.dtype), DTYPES);
         }
+        if self.format == Format::V1 && (self.dtype.is_quantised() || !self.select.is_empty()) {
+            return request("format 1 has one type for all tensors, and it is f32, f16 or bf16".to_owned(), "export format 2");
+        }
+        select::check_group(self.group)?;
         if self.format == Format::V1 && self.alignment.is_some() {
             return request("format 1 has no alignment".to_owned(), "leave the alignment out, or export format 2");
         }
@@ -99,7 +120,10 @@ impl Format {
     }
 }
 
-const DTYPES: &str = "use f32 (or fp32, float32), f16 (or fp16, float16, half) or bf16 (or bfloat16)";
+/// Elements that share a multiplier unless another number is asked for.
+pub const DEFAULT_GROUP: u32 = 32;
+
+const DTYPES: &str = "use f32 (or fp32, float32), f16 (or fp16, float16, half), bf16 (or bfloat16), q8, q4 or t2";
 
 /// The element type that a user names, in any case.
 ///
@@ -110,6 +134,9 @@ pub fn parse_dtype(name: &str) -> Result<DType> {
         "f32" | "fp32" | "float32" => Ok(DType::F32),
         "f16" | "fp16" | "float16" | "half" => Ok(DType::F16),
         "bf16" | "bfloat16" => Ok(DType::Bf16),
+        "q8" => Ok(DType::Q8),
+        "q4" => Ok(DType::Q4),
+        "t2" => Ok(DType::T2),
         _ => Err(Error::new(Class::Request, format!("the element type {name:?} is not known")).advise(DTYPES)),
     }
 }

@@ -1,12 +1,15 @@
 //! What will be written: every tensor with its name, type and dims, and the facts around them. Nothing is read but sizes; values are judged when they are narrowed.
 
-use super::{Format, Options};
+use super::{Format, Options, select};
 use crate::checkpoint::{ArrayView, Checkpoint, Config, LlamaSource, TokenizerSource};
 use crate::error::{Error, Result};
 use dmexp_format::DType;
 use dmexp_format::Dims;
 use dmexp_format::host::{self, TensorSpec};
 use dmexp_format::tokenizer::{ARRAY_NAMES, NO_TOKEN, TokenizerFacts, TokenizerKind};
+
+/// Below as many parameters q4 comes with a warning: a model of 260,000 loses a hundred times as much by it as one of 135 million (docs/adr/0003-small-integers.md).
+const Q4_PARAMS: u64 = 20_000_000;
 
 /// What [`super::run`] will write.
 #[derive(Debug)]
@@ -73,6 +76,10 @@ pub fn plan<'c>(checkpoint: &'c Checkpoint, options: &Options) -> Result<Plan<'c
         None => host::Tokenizer::NONE,
     };
     let mut tensors = weights(checkpoint, source, options).map_err(in_file)?;
+    if options.format == Format::V2 {
+        select::apply(options, &source.config, &mut tensors)?;
+    }
+    warnings.extend(too_small(&tensors, source.config.num_params()));
     match (options.format, &checkpoint.tokenizer) {
         (Format::V2, source_tokenizer) => {
             tensors.push(frequencies(source).map_err(in_file)?);
@@ -119,6 +126,16 @@ fn weights<'c>(checkpoint: &'c Checkpoint, source: &LlamaSource, options: &Optio
         Some(extra) => Err(Error::mismatch(format!("has an array {}, which its configuration does not call for", extra.name()))),
         None => Ok(tensors),
     }
+}
+
+/// A warning where a model is so small that four bits change what it says.
+fn too_small(tensors: &[Planned<'_>], num_params: u64) -> Option<String> {
+    let in_q4 = tensors.iter().any(|tensor| tensor.spec.dtype == DType::Q4);
+    (in_q4 && num_params < Q4_PARAMS).then(|| {
+        format!(
+            "q4 is coarse for a model of {num_params} parameters (small models have no redundancy to spare): compare its text with q8's, and measure it with --quality TEXTFILE"
+        )
+    })
 }
 
 fn frequencies(source: &LlamaSource) -> Result<Planned<'static>> {

@@ -2,6 +2,8 @@
 
 use super::narrow::Narrower;
 use super::plan::{Plan, Planned, Values};
+use super::quantise::quantise;
+use super::spool::Spool;
 use super::{Format, Options, Phase, Progress, Report, golden, plan};
 use crate::checkpoint::{Checkpoint, Mapping};
 use crate::decode::{Loaded, verify};
@@ -48,8 +50,9 @@ pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, prog
     let mut watch = Watch { cancel, progress };
     // Made first, so that a folder that takes no file is found out before the work.
     let file = target.temporary()?;
-    let payload = measure(checkpoint, &plan, options, &mut watch)?;
-    let job = Job { checkpoint, plan: &plan, options, target: &target };
+    let mut spool = Spool::default();
+    let payload = measure(checkpoint, &plan, options, &target, &mut spool, &mut watch)?;
+    let job = Job { checkpoint, plan: &plan, options, target: &target, spool: &spool };
     let mut report = Report {
         out: options.out.clone(),
         format: options.format,
@@ -88,20 +91,37 @@ pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, prog
 }
 
 /// First pass: narrows every tensor and measures the result.
-fn measure(checkpoint: &Checkpoint, plan: &Plan<'_>, options: &Options, watch: &mut Watch<'_>) -> Result<Payload> {
+fn measure(
+    checkpoint: &Checkpoint,
+    plan: &Plan<'_>,
+    options: &Options,
+    target: &Target,
+    spool: &mut Spool,
+    watch: &mut Watch<'_>,
+) -> Result<Payload> {
     let in_source = |error: Error| error.in_file(checkpoint.path());
     let mut measure = match options.format {
         Format::V1 => Measure::contiguous(),
         Format::V2 => Measure::new(options.alignment()).map_err(|error| Error::new(Class::Request, error.to_string()))?,
     };
     let mut pass = Pass { phase: Phase::Measure, done: 0, total: plan.elements() };
-    for tensor in &plan.tensors {
+    for (number, tensor) in plan.tensors.iter().enumerate() {
         let mut sink = measure.begin(tensor.spec.clone());
-        let flushed = tensor.write(&mut sink, &mut pass, watch).map_err(|trouble| match trouble {
+        let explain = |trouble| match trouble {
             Trouble::Tools(error) if error.path().as_os_str().is_empty() => in_source(error),
             Trouble::Tools(error) => error,
             Trouble::Io(error) => in_source(Error::damaged(error.to_string())),
-        })?;
+        };
+        let flushed = match &tensor.values {
+            Values::Array(array) if tensor.spec.dtype.is_quantised() => {
+                let made =
+                    quantise(*array, &tensor.spec, &mut |elements| pass.add(elements, watch)).map_err(|error| explain(error.into()))?;
+                sink.write_all(&made.bytes).map_err(|error| explain(error.into()))?;
+                spool.add(number, &made.bytes, target)?;
+                made.flushed
+            }
+            _ => tensor.write(&mut sink, &mut pass, watch).map_err(explain)?,
+        };
         sink.finish(flushed).map_err(|error| in_source(Error::damaged(error.to_string())))?;
     }
     Ok(measure.finish())
@@ -166,6 +186,7 @@ struct Job<'a> {
     plan: &'a Plan<'a>,
     options: &'a Options,
     target: &'a Target,
+    spool: &'a Spool,
 }
 
 impl Job<'_> {
@@ -203,7 +224,7 @@ impl Job<'_> {
         self.fill(self.target.temporary()?, watch, |out, tensor| write_v2(out, &header, alignment, tensor))
     }
 
-    /// Second pass: `write` puts a whole file into `file`, narrowing the tensors again.
+    /// Second pass: `write` puts a whole file into `file`, narrowing the tensors again (those that were quantised come from the spool).
     fn fill(
         &self,
         mut file: NamedTempFile,
@@ -217,8 +238,12 @@ impl Job<'_> {
         let mut out = BufWriter::new(file.as_file_mut());
         let written = write(&mut out, &mut |number, out| {
             let Some(tensor) = self.plan.tensors.get(number) else { return Ok(()) };
-            match tensor.write(out, &mut pass, watch) {
-                Ok(_) => Ok(()),
+            let written = match self.spool.copy(number, out) {
+                Some(copied) => copied.map_err(Trouble::from).and_then(|()| Ok(pass.add(tensor.spec.dims.count(), watch)?)),
+                None => tensor.write(out, &mut pass, watch).map(|_| ()),
+            };
+            match written {
+                Ok(()) => Ok(()),
                 Err(Trouble::Io(error)) => Err(error),
                 // Taken out again below.
                 Err(Trouble::Tools(error)) => Err(io::Error::other(error)),
