@@ -59,3 +59,11 @@ pub const fn require_dtype(code: u8) {
     assert!(code != 4 || cfg!(feature = "q4"), "this model has weights in q4: build `dmexp` with the feature `q4`");
     assert!(code != 5 || cfg!(feature = "t2"), "this model has weights in t2: build `dmexp` with the feature `t2`");
 }
+
+/// Stops the build where the tokenizer of this kind was left out.
+///
+/// # Panics
+/// While compiling, if the feature is off.
+pub const fn require_tokenizer(kind: u32) {
+    assert!(kind != 3 || cfg!(feature = "bpe"), "this model's tokenizer is byte_level_bpe: build `dmexp` with the feature `bpe`");
+}

@@ -6,6 +6,7 @@
 mod advice;
 #[cfg_attr(not(test), allow(dead_code, reason = "readers of other formats come to it"))]
 mod array;
+pub mod byte_level;
 mod encoding;
 mod gguf;
 mod llama2c;

@@ -3,13 +3,19 @@
 use crate::error::{Error, Result};
 use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
 
-/// Pieces, scores and facts.
+/// Pieces, scores or merges, and facts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenizerSource {
     /// The text of each token, by id; empty for [`TokenizerKind::Bytes`].
     pub pieces: Vec<Vec<u8>>,
-    /// The score of each piece, by id; empty for [`TokenizerKind::Bytes`].
+    /// The score of each piece, by id; empty but for [`TokenizerKind::SentencepieceBpe`].
     pub scores: Vec<f32>,
+    /// Left and right token of each merge, by rank; empty but for [`TokenizerKind::ByteLevelBpe`].
+    pub merges: Vec<(u32, u32)>,
+    /// Tokens that text never becomes and that have no text, rising, each once; `facts.n_special` of them. Begin and end of text count as such whether they are here or not.
+    pub special: Vec<u32>,
+    /// The text of the chat template.
+    pub chat_template: Option<String>,
     /// Kind, special tokens and flags. `arrays` is all [`NO_TOKEN`]: only the exporter knows which tensors they become.
     pub facts: TokenizerFacts,
     /// The name of the source file without its folder; empty where it was made from nothing.
@@ -19,6 +25,18 @@ pub struct TokenizerSource {
 }
 
 impl TokenizerSource {
+    /// No tokenizer: what the readers start from.
+    pub const NONE: Self = Self {
+        pieces: Vec::new(),
+        scores: Vec::new(),
+        merges: Vec::new(),
+        special: Vec::new(),
+        chat_template: None,
+        facts: TokenizerFacts::NONE,
+        file_name: String::new(),
+        notes: Vec::new(),
+    };
+
     /// Token = byte, for a model of at most 256 tokens; with `bos`, every prompt begins with that token.
     ///
     /// # Errors
@@ -44,11 +62,10 @@ impl TokenizerSource {
         } else {
             Vec::new()
         };
-        Ok(Self { pieces: Vec::new(), scores: Vec::new(), facts, file_name: String::new(), notes })
+        Ok(Self { facts, notes, ..Self::NONE })
     }
 
-    /// The contents of the four arrays of a `sentencepiece_bpe` tokenizer, little-endian, in the order of [`dmexp_format::tokenizer::ARRAY_NAMES`]: all pieces' bytes one after the other;
-    /// the n+1 offsets into them; the n scores; the n ids sorted by piece bytes, lowest id first among equals. All empty for [`TokenizerKind::Bytes`].
+    /// The contents of the kind's four arrays, little-endian, in the order of [`TokenizerKind::arrays`], which says what each is. All empty for a kind without arrays.
     pub fn arrays(&self) -> [Vec<u8>; 4] {
         if self.pieces.is_empty() {
             return [const { Vec::new() }; 4];
@@ -60,13 +77,35 @@ impl TokenizerSource {
             end += piece.len() as u32;
             offsets.extend_from_slice(&end.to_le_bytes());
         }
-        let mut sorted: Vec<u32> = (0..).zip(&self.pieces).map(|(id, _)| id).collect();
-        sorted.sort_by_key(|id| (&self.pieces[*id as usize], *id));
-        [
-            self.pieces.concat(),
-            offsets,
-            self.scores.iter().flat_map(|score| score.to_le_bytes()).collect(),
-            sorted.iter().flat_map(|id| id.to_le_bytes()).collect(),
-        ]
+        let sorted = self.ordinary_by_piece();
+        let values = match self.facts.kind {
+            TokenizerKind::ByteLevelBpe => words(self.merge_table(&sorted)),
+            _ => self.scores.iter().flat_map(|score| score.to_le_bytes()).collect(),
+        };
+        [self.pieces.concat(), offsets, values, words(sorted.into_iter().chain(self.special.iter().copied()))]
     }
+
+    /// The tokens that are not special, by piece, the lowest first among equals.
+    fn ordinary_by_piece(&self) -> Vec<u32> {
+        let mut sorted: Vec<u32> = (0..).zip(&self.pieces).map(|(id, _)| id).filter(|id| self.special.binary_search(id).is_err()).collect();
+        sorted.sort_by_key(|id| (&self.pieces[*id as usize], *id));
+        sorted
+    }
+
+    /// Left, right, rank and result of each merge, by (left, right). A result that is no piece is [`NO_TOKEN`], which checks refuse.
+    fn merge_table(&self, sorted: &[u32]) -> impl Iterator<Item = u32> {
+        let piece = |id: u32| self.pieces.get(id as usize).map_or(&[][..], Vec::as_slice);
+        let row = |(&(left, right), rank): (&(u32, u32), u32)| {
+            let joined = [piece(left), piece(right)].concat();
+            let place = sorted.binary_search_by(|id| piece(*id).cmp(&joined));
+            [left, right, rank, place.map_or(NO_TOKEN, |place| sorted[place])]
+        };
+        let mut rows: Vec<_> = self.merges.iter().zip(0..).map(row).collect();
+        rows.sort_unstable();
+        rows.into_iter().flatten()
+    }
+}
+
+fn words(words: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
 }

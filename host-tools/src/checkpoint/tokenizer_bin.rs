@@ -90,11 +90,11 @@ pub fn parse(bytes: &[u8], vocab_size: u32) -> Result<TokenizerSource> {
         unk: UNK,
         byte_base,
         max_piece_len: stated,
-        arrays: [NO_TOKEN; 4],
         eos,
+        ..TokenizerFacts::NONE
     };
     facts.check(vocab_size).map_err(|error| Error::damaged(error.to_string()))?;
-    Ok(TokenizerSource { pieces, scores, facts, file_name: String::new(), notes })
+    Ok(TokenizerSource { pieces, scores, facts, notes, ..TokenizerSource::NONE })
 }
 
 /// The number of pieces, where the bytes are a whole tokenizer.bin or at least begin like one: `None` for anything else.

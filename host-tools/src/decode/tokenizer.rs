@@ -3,8 +3,8 @@
 use crate::checkpoint::TokenizerSource;
 use crate::error::{Error, Result};
 use dmexp::tokenizer::Tokenizer;
-use dmexp_format::tokenizer::{TokenizerFacts, TokenizerKind};
-use dmexp_format::{DType, Dims, TensorView};
+use dmexp_format::tokenizer::TokenizerFacts;
+use dmexp_format::{Dims, TensorView};
 
 /// The arrays of a tokenizer, made as the exporter makes them.
 #[derive(Clone, Debug)]
@@ -25,11 +25,9 @@ impl TokenizerArrays {
     /// What [`Tokenizer::check`] refuses.
     pub fn tokenizer(&self) -> Result<Tokenizer<'_>> {
         let mut views = [TensorView::EMPTY; 4];
-        if self.facts.kind == TokenizerKind::SentencepieceBpe {
-            let dtypes = [DType::U8, DType::U32, DType::F32, DType::U32];
-            for ((view, bytes), (number, dtype)) in views.iter_mut().zip(&self.arrays).zip((0..).zip(dtypes)) {
-                *view = TensorView::new(number, dtype, Dims::vector((bytes.len() as u64 / dtype.size()) as u32), bytes)?;
-            }
+        let kinds = self.facts.kind.arrays().into_iter().flatten();
+        for ((view, bytes), (number, (_, dtype))) in views.iter_mut().zip(&self.arrays).zip((0..).zip(kinds)) {
+            *view = TensorView::new(number, *dtype, Dims::vector((bytes.len() as u64 / dtype.size()) as u32), bytes)?;
         }
         let tokenizer = Tokenizer::from_parts(self.facts, views);
         tokenizer.check().map_err(Error::from)?;

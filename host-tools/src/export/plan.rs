@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use dmexp_format::DType;
 use dmexp_format::Dims;
 use dmexp_format::host::{self, TensorSpec};
-use dmexp_format::tokenizer::{ARRAY_NAMES, NO_TOKEN, TokenizerFacts, TokenizerKind};
+use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts};
 
 /// Below as many parameters q4 comes with a warning: a model of 260,000 loses a hundred times as much by it as one of 135 million (docs/adr/0003-small-integers.md).
 const Q4_PARAMS: u64 = 20_000_000;
@@ -155,16 +155,13 @@ fn frequencies(source: &LlamaSource) -> Result<Planned<'static>> {
 }
 
 fn arrays(tokenizer: &TokenizerSource) -> Vec<Planned<'static>> {
-    if tokenizer.facts.kind != TokenizerKind::SentencepieceBpe {
-        return Vec::new();
-    }
-    let dtypes = [DType::U8, DType::U32, DType::F32, DType::U32];
-    let arrays = tokenizer.arrays().into_iter().zip(dtypes).zip(ARRAY_NAMES);
-    let planned = arrays.map(|((bytes, dtype), name)| {
-        let count = bytes.len() as u64 / dtype.size();
-        let dims = Dims::vector(count as u32);
+    let specs = tokenizer.facts.kind.arrays().into_iter().flatten();
+    let planned = tokenizer.arrays().into_iter().zip(specs).map(|(bytes, (name, dtype))| {
+        let count = (bytes.len() as u64 / dtype.size()) as u32;
+        // Left, right, rank, result.
+        let dims = if *name == "tokenizer.merges" { Dims::matrix(count / 4, 4) } else { Dims::vector(count) };
         Planned {
-            spec: TensorSpec { name: name.to_owned(), dtype, dims, group: 0, trainable: false, transposed: false },
+            spec: TensorSpec { name: (*name).to_owned(), dtype: *dtype, dims, group: 0, trainable: false, transposed: false },
             values: Values::Bytes(bytes),
         }
     });
@@ -173,7 +170,21 @@ fn arrays(tokenizer: &TokenizerSource) -> Vec<Planned<'static>> {
 
 /// The header's view of a tokenizer, once it is known to be the model's.
 fn facts(tokenizer: &TokenizerSource, vocab_size: u32) -> Result<host::Tokenizer> {
-    let TokenizerFacts { kind, n_pieces, add_bos, dummy_prefix, bos, pad, unk, byte_base, max_piece_len, eos, .. } = tokenizer.facts;
+    let TokenizerFacts {
+        kind,
+        n_pieces,
+        add_bos,
+        dummy_prefix,
+        bos,
+        pad,
+        unk,
+        byte_base,
+        max_piece_len,
+        pre_tokenizer,
+        ignore_merges,
+        eos,
+        ..
+    } = tokenizer.facts;
     if n_pieces != vocab_size {
         let name = if tokenizer.file_name.is_empty() { "the tokenizer" } else { &tokenizer.file_name };
         let what = format!("has {vocab_size} tokens, but {name} has {n_pieces} pieces");
@@ -191,6 +202,9 @@ fn facts(tokenizer: &TokenizerSource, vocab_size: u32) -> Result<host::Tokenizer
         unk: token(unk),
         byte_base: token(byte_base),
         max_piece_len,
-        chat_template: None,
+        special: tokenizer.special.clone(),
+        pre_tokenizer,
+        ignore_merges,
+        chat_template: tokenizer.chat_template.clone(),
     })
 }

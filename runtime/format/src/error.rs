@@ -153,6 +153,11 @@ pub enum Error {
         /// The type's code in the index.
         code: u8,
     },
+    /// Support for this kind of tokenizer was left out of the build.
+    TokenizerNotBuilt {
+        /// The kind that the file has.
+        kind: crate::tokenizer::TokenizerKind,
+    },
     /// A weight is NaN or infinite.
     NonFinite {
         /// The tensor.
@@ -429,6 +434,9 @@ pub enum TokenizerKey {
     ByteBase,
     MaxPieceLen,
     DummyPrefix,
+    Merges,
+    PreTokenizer,
+    Special,
 }
 
 /// A setting of the sampler.

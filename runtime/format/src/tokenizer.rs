@@ -1,7 +1,7 @@
 //! What a file says of its tokenizer: the kind, the special tokens, and which tensors hold its arrays. The tokenizers themselves are in the runtime.
 
 use crate::bytes::u32_at;
-use crate::{Error, Rule, TokenizerKey};
+use crate::{DType, Error, Rule, TokenizerKey};
 
 /// Bytes of the tokenizer record in a format-2 index.
 pub const TOKENIZER_RECORD_LEN: usize = 96;
@@ -23,6 +23,8 @@ pub enum TokenizerKind {
     Bytes = 1,
     /// Sentencepiece-style BPE: pieces with scores, merged best score first; bytes where no piece fits.
     SentencepieceBpe = 2,
+    /// Byte-level BPE as GPT-2 has it: text is split by a [`PreTokenizer`], then bytes are merged, the pair of the lowest rank first. Needs the cargo feature `bpe`.
+    ByteLevelBpe = 3,
 }
 
 impl TokenizerKind {
@@ -32,15 +34,81 @@ impl TokenizerKind {
             Self::None => "none",
             Self::Bytes => "bytes",
             Self::SentencepieceBpe => "sentencepiece_bpe",
+            Self::ByteLevelBpe => "byte_level_bpe",
+        }
+    }
+
+    /// Names and types of the kind's arrays, in the order of [`TokenizerFacts::arrays`]; `None` for a kind without arrays.
+    ///
+    /// `n` is the number of pieces: `tokenizer.pieces` u8, all pieces' bytes one after the other; `tokenizer.offsets` u32, n+1 rising numbers, piece i = the bytes from `offsets[i]` to
+    /// `offsets[i+1]`; `tokenizer.scores` f32, n, or `tokenizer.merges` u32, [m, 4]: left, right, rank, result of each merge, in rising order of (left, right); `tokenizer.sorted` u32, the n ids:
+    /// those of ordinary pieces sorted by piece bytes, lowest id first among equals, then the [`TokenizerFacts::n_special`] special ones in rising order.
+    pub const fn arrays(self) -> Option<&'static [(&'static str, DType); 4]> {
+        match self {
+            Self::SentencepieceBpe => Some(&SENTENCEPIECE_ARRAYS),
+            Self::ByteLevelBpe if cfg!(feature = "bpe") => Some(&BYTE_LEVEL_ARRAYS),
+            Self::None | Self::Bytes | Self::ByteLevelBpe => None,
         }
     }
 }
 
-/// The arrays of a `sentencepiece_bpe` tokenizer, in the order of [`TokenizerFacts::arrays`], with their names and types.
-///
-/// `n` is the number of pieces: `tokenizer.pieces` u8, all pieces' bytes one after the other; `tokenizer.offsets` u32, n+1 rising numbers, piece i = the bytes from `offsets[i]` to `offsets[i+1]`;
-/// `tokenizer.scores` f32, n; `tokenizer.sorted` u32, the n ids sorted by piece bytes, lowest id first among equals.
-pub const ARRAY_NAMES: [&str; 4] = ["tokenizer.pieces", "tokenizer.offsets", "tokenizer.scores", "tokenizer.sorted"];
+const SENTENCEPIECE_ARRAYS: [(&str, DType); 4] = [
+    ("tokenizer.pieces", DType::U8),
+    ("tokenizer.offsets", DType::U32),
+    ("tokenizer.scores", DType::F32),
+    ("tokenizer.sorted", DType::U32),
+];
+const BYTE_LEVEL_ARRAYS: [(&str, DType); 4] = [
+    ("tokenizer.pieces", DType::U8),
+    ("tokenizer.offsets", DType::U32),
+    ("tokenizer.merges", DType::U32),
+    ("tokenizer.sorted", DType::U32),
+];
+
+/// How `byte_level_bpe` splits text before it merges: the regular expressions that models were trained with, by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u32)]
+pub enum PreTokenizer {
+    /// The whole text is one part.
+    #[default]
+    None = 0,
+    /// GPT-2: contractions, ` ?` before runs of letters, of numbers, of others; white space without the last before a word.
+    Gpt2 = 1,
+    /// SmolLM: each number by itself, then as GPT-2.
+    Smollm = 2,
+    /// Llama 3: as cl100k, numbers in threes.
+    LlamaBpe = 3,
+    /// Qwen 2: as Llama 3, but each number by itself.
+    Qwen2 = 4,
+}
+
+impl PreTokenizer {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::None, Self::Gpt2, Self::Smollm, Self::LlamaBpe, Self::Qwen2];
+
+    /// The name in headers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gpt2 => "gpt2",
+            Self::Smollm => "smollm",
+            Self::LlamaBpe => "llama-bpe",
+            Self::Qwen2 => "qwen2",
+        }
+    }
+
+    const fn from_code(code: u32) -> Option<Self> {
+        Some(match code {
+            0 => Self::None,
+            1 => Self::Gpt2,
+            2 => Self::Smollm,
+            3 => Self::LlamaBpe,
+            4 => Self::Qwen2,
+            _ => return None,
+        })
+    }
+}
 
 /// Facts of a tokenizer, as the index records them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +131,14 @@ pub struct TokenizerFacts {
     pub byte_base: u32,
     /// Length of the longest piece in bytes, at most [`PIECE_LEN_LIMIT`].
     pub max_piece_len: u32,
-    /// The tensors that hold the arrays (see [`ARRAY_NAMES`]), or [`NO_TOKEN`] each.
+    /// The tensors that hold the arrays (see [`TokenizerKind::arrays`]), or [`NO_TOKEN`] each.
     pub arrays: [u32; 4],
+    /// How many special tokens there are besides the ones named here: text never becomes one, and they have no text.
+    pub n_special: u32,
+    /// How `byte_level_bpe` splits text; [`PreTokenizer::None`] for other kinds.
+    pub pre_tokenizer: PreTokenizer,
+    /// Whether `byte_level_bpe` takes a part that is a piece as that piece, whatever its merges say.
+    pub ignore_merges: bool,
     /// End of text: each of these stops generation. Unused places are [`NO_TOKEN`] and come last.
     pub eos: [u32; 8],
 }
@@ -82,6 +156,9 @@ impl TokenizerFacts {
         byte_base: NO_TOKEN,
         max_piece_len: 0,
         arrays: [NO_TOKEN; 4],
+        n_special: 0,
+        pre_tokenizer: PreTokenizer::None,
+        ignore_merges: false,
         eos: [NO_TOKEN; 8],
     };
 
@@ -100,12 +177,18 @@ impl TokenizerFacts {
             0 => TokenizerKind::None,
             1 => TokenizerKind::Bytes,
             2 => TokenizerKind::SentencepieceBpe,
-            other => return Err(wrong(TokenizerKey::Kind, Rule::Unknown, other, 2)),
+            3 if cfg!(feature = "bpe") => TokenizerKind::ByteLevelBpe,
+            3 => return Err(Error::TokenizerNotBuilt { kind: TokenizerKind::ByteLevelBpe }),
+            other => return Err(wrong(TokenizerKey::Kind, Rule::Unknown, other, 3)),
         };
         let flags = u32_at(record, 8);
-        if flags > 3 {
-            return Err(wrong(TokenizerKey::Kind, Rule::Unknown, flags, 3));
+        let known = if let TokenizerKind::ByteLevelBpe = kind { 7 } else { 3 };
+        if flags > known {
+            return Err(wrong(TokenizerKey::Kind, Rule::Unknown, flags, known));
         }
+        let Some(pre_tokenizer) = PreTokenizer::from_code(u32_at(record, 80)) else {
+            return Err(wrong(TokenizerKey::PreTokenizer, Rule::Unknown, u32_at(record, 80), PreTokenizer::Qwen2 as u32));
+        };
         let facts = Self {
             kind,
             n_pieces: u32_at(record, 4),
@@ -117,6 +200,9 @@ impl TokenizerFacts {
             byte_base: u32_at(record, 24),
             max_piece_len: u32_at(record, 28),
             arrays: [u32_at(record, 32), u32_at(record, 36), u32_at(record, 40), u32_at(record, 44)],
+            n_special: u32_at(record, 84),
+            pre_tokenizer,
+            ignore_merges: flags & 4 != 0,
             eos: [
                 u32_at(record, 48),
                 u32_at(record, 52),
@@ -128,8 +214,9 @@ impl TokenizerFacts {
                 u32_at(record, 76),
             ],
         };
-        if u32_at(record, 80) | u32_at(record, 84) | u32_at(record, 88) | u32_at(record, 92) != 0 {
-            return Err(wrong(TokenizerKey::Kind, Rule::Zero, u32_at(record, 80), 0));
+        let reserved = u32_at(record, 88) | u32_at(record, 92);
+        if reserved != 0 {
+            return Err(wrong(TokenizerKey::Kind, Rule::Zero, reserved, 0));
         }
         match facts.check(vocab_size) {
             Ok(()) => Ok(facts),
@@ -141,9 +228,9 @@ impl TokenizerFacts {
     pub fn to_record(&self) -> [u8; TOKENIZER_RECORD_LEN] {
         let [a0, a1, a2, a3] = self.arrays;
         let [e0, e1, e2, e3, e4, e5, e6, e7] = self.eos;
-        let flags = u32::from(self.add_bos) | u32::from(self.dummy_prefix) << 1;
+        let flags = u32::from(self.add_bos) | u32::from(self.dummy_prefix) << 1 | u32::from(self.ignore_merges) << 2;
         let head = [self.kind as u32, self.n_pieces, flags, self.bos, self.pad, self.unk, self.byte_base, self.max_piece_len];
-        let tail = [a0, a1, a2, a3, e0, e1, e2, e3, e4, e5, e6, e7, 0, 0, 0, 0];
+        let tail = [a0, a1, a2, a3, e0, e1, e2, e3, e4, e5, e6, e7, self.pre_tokenizer as u32, self.n_special, 0, 0];
         let mut record = [0; TOKENIZER_RECORD_LEN];
         for (bytes, word) in record.chunks_exact_mut(4).zip(head.into_iter().chain(tail)) {
             bytes.copy_from_slice(&word.to_le_bytes());
@@ -168,7 +255,22 @@ impl TokenizerFacts {
         {
             return Err(wrong(TokenizerKey::VocabSize, Rule::TooLarge, self.n_pieces, 256));
         }
-        if let TokenizerKind::SentencepieceBpe = self.kind {
+        if let TokenizerKind::ByteLevelBpe = self.kind {
+            // A space before the text and byte tokens by number are sentencepiece's.
+            if self.dummy_prefix {
+                return Err(wrong(TokenizerKey::DummyPrefix, Rule::Zero, 1, 0));
+            }
+            if self.byte_base != NO_TOKEN {
+                return Err(wrong(TokenizerKey::ByteBase, Rule::Equal, self.byte_base, NO_TOKEN));
+            }
+        } else if self.pre_tokenizer as u32 != 0 {
+            return Err(wrong(TokenizerKey::PreTokenizer, Rule::Zero, self.pre_tokenizer as u32, 0));
+        }
+        let special_allowed = if self.kind.arrays().is_some() { self.n_pieces } else { 0 };
+        if self.n_special > special_allowed {
+            return Err(wrong(TokenizerKey::Special, Rule::TooLarge, self.n_special, special_allowed));
+        }
+        if self.kind.arrays().is_some() {
             if self.max_piece_len == 0 || self.max_piece_len > PIECE_LEN_LIMIT {
                 return Err(wrong(TokenizerKey::MaxPieceLen, Rule::Range, self.max_piece_len, PIECE_LEN_LIMIT));
             }

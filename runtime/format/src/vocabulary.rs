@@ -1,4 +1,4 @@
-//! The pieces of a `sentencepiece_bpe` tokenizer where they lie, looked up and checked without a heap: used by the runtime's tokenizer, by `verify` and by
+//! The pieces of a tokenizer where they lie, looked up and checked without a heap: used by the runtime's tokenizer, by `verify` and by
 //! `include_model!`.
 
 use crate::file::ModelFile;
@@ -14,14 +14,24 @@ pub struct Vocabulary<'a> {
     offsets: &'a [[u8; 4]],
     scores: &'a [[u8; 4]],
     sorted: &'a [[u8; 4]],
+    /// Left, right, rank, result of each merge.
+    #[cfg(feature = "bpe")]
+    merges: &'a [[u8; 16]],
 }
 
 impl<'a> Vocabulary<'a> {
-    /// `facts` with `arrays` in the order of [`ARRAY_NAMES`](crate::tokenizer::ARRAY_NAMES) (any, where the kind has none). Nothing is checked: see [`Vocabulary::check`].
+    /// `facts` with `arrays` in the order of [`TokenizerKind::arrays`] (any, where the kind has none). Nothing is checked: see [`Vocabulary::check`].
     pub const fn from_parts(facts: TokenizerFacts, arrays: [TensorView<'a>; 4]) -> Self {
-        let [pieces, offsets, scores, sorted] = arrays;
-        let (offsets, scores, sorted) = (words(&offsets, DType::U32), words(&scores, DType::F32), words(&sorted, DType::U32));
-        Self { facts, pieces: pieces.bytes(), offsets, scores, sorted }
+        let [pieces, offsets, values, sorted] = arrays;
+        Self {
+            facts,
+            pieces: pieces.bytes(),
+            offsets: words(&offsets, DType::U32),
+            scores: words(&values, DType::F32),
+            sorted: words(&sorted, DType::U32),
+            #[cfg(feature = "bpe")]
+            merges: words(&values, DType::U32),
+        }
     }
 
     /// The vocabulary of an opened file, checked.
@@ -61,18 +71,50 @@ impl<'a> Vocabulary<'a> {
         u8::try_from(token.checked_sub(self.facts.byte_base)?).ok()
     }
 
+    /// The special tokens besides those that [`TokenizerFacts`] names, rising.
+    fn special(&self) -> &'a [[u8; 4]] {
+        self.sorted.get(self.n_ordinary()..).unwrap_or(&[])
+    }
+
+    /// How many tokens are not in [`Vocabulary::special`].
+    fn n_ordinary(&self) -> usize {
+        self.facts.n_pieces.saturating_sub(self.facts.n_special) as usize
+    }
+
+    /// Whether `token` is a control token: it has no text, and text never becomes it. Begin and end of text are, those that the file lists are, and padding is but for
+    /// `byte_level_bpe`, where some models pad with an ordinary piece.
+    pub fn is_special(&self, token: u32) -> bool {
+        let facts = &self.facts;
+        token == facts.bos
+            || facts.is_eos(token)
+            || token == facts.pad && facts.kind != TokenizerKind::ByteLevelBpe
+            || self.special().binary_search_by_key(&token, |word| u32::from_le_bytes(*word)).is_ok()
+    }
+
     /// Whether text can never become `token`.
     pub fn is_reserved(&self, token: u32) -> bool {
-        let facts = &self.facts;
-        token == facts.bos || token == facts.pad || token == facts.unk || facts.is_eos(token) || self.byte_of(token).is_some()
+        let unknown = token == self.facts.unk && self.facts.kind != TokenizerKind::ByteLevelBpe;
+        unknown || self.is_special(token) || self.byte_of(token).is_some()
+    }
+
+    /// Rank and result of the merge of `left` and `right`, if there is one.
+    #[cfg(feature = "bpe")]
+    pub fn merge(&self, left: u32, right: u32) -> Option<(u32, u32)> {
+        let place = self.merges.binary_search_by_key(&(left, right), |merge| {
+            let [left, right, ..] = merge_words(merge);
+            (left, right)
+        });
+        let [_, _, rank, result] = merge_words(self.merges.get(place.ok()?)?);
+        Some((rank, result))
     }
 
     /// The lowest token whose piece is `head` followed by `tail`, reserved ones left out.
     pub fn find(&self, head: &[u8], tail: &[u8]) -> Option<u32> {
-        let (mut low, mut high) = (0usize, self.facts.n_pieces as usize);
+        let ordinary = self.sorted.get(..self.n_ordinary())?;
+        let (mut low, mut high) = (0usize, ordinary.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            if compare(self.piece(word(self.sorted, middle)?), head, tail) == Ordering::Less {
+            if compare(self.piece(word(ordinary, middle)?), head, tail) == Ordering::Less {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -80,7 +122,7 @@ impl<'a> Vocabulary<'a> {
         }
         // Equal pieces stand together, lowest token first; only the few reserved ones are passed over.
         loop {
-            let token = word(self.sorted, low)?;
+            let token = word(ordinary, low)?;
             if compare(self.piece(token), head, tail) != Ordering::Equal {
                 return None;
             }
@@ -93,10 +135,12 @@ impl<'a> Vocabulary<'a> {
 
     /// Checks facts and arrays against each other: after this, encoding and decoding cannot go wrong on the file's account.
     ///
-    /// For `sentencepiece_bpe`: arrays of the right types and lengths; offsets that begin at 0, rise, and end where the pieces do (an empty piece is refused: nothing
-    /// could ever mean it); the longest piece exactly `max_piece_len`; finite scores; `sorted` in strictly rising order of (bytes, token), which with n entries below n makes it a
-    /// permutation; byte tokens named `<0x00>` to `<0xFF>`; a piece of one space where `dummy_prefix` wants it. Two pieces may be equal. A vocabulary without byte tokens is allowed:
-    /// characters that it does not have are then errors of encoding.
+    /// For kinds with arrays: arrays of the right types and lengths; offsets that begin at 0, rise, and end where the pieces do (an empty piece is refused: nothing
+    /// could ever mean it); the longest piece exactly `max_piece_len`; `sorted`: ordinary tokens in strictly rising order of (bytes, token), then the special ones rising, which with n entries
+    /// below n and none in both parts makes it a permutation. For `sentencepiece_bpe` besides: finite scores; byte tokens named `<0x00>` to `<0xFF>`; a piece of one space where `dummy_prefix` wants it;
+    /// two pieces may be equal. A vocabulary without tokens for all bytes is allowed: text with what it does not have is then an error of encoding. For `byte_level_bpe` besides: no two ordinary
+    /// pieces are equal; merges in strictly rising order of (left, right), of tokens that there are, with ranks below the number of merges; each merge's result is the piece that its two sides
+    /// make, and not a special token.
     ///
     /// Takes one pass over each array.
     ///
@@ -111,29 +155,40 @@ impl<'a> Vocabulary<'a> {
         self.facts.check(self.facts.n_pieces)?;
         match self.facts.kind {
             TokenizerKind::SentencepieceBpe => {
-                self.check_lengths()?;
-                self.check_offsets()?;
+                self.check_arrays((TokenizerKey::Scores, self.scores.len(), self.facts.n_pieces as usize))?;
                 self.check_scores()?;
-                self.check_sorted()?;
                 self.check_bytes()?;
                 if self.facts.dummy_prefix && self.find(b" ", b"").is_none() {
                     return Err(wrong(TokenizerKey::DummyPrefix, Rule::Missing, 0, 1));
                 }
                 Ok(())
             }
+            #[cfg(feature = "bpe")]
+            TokenizerKind::ByteLevelBpe => {
+                self.check_arrays((TokenizerKey::Merges, self.merges.len(), self.merges.len().max(1)))?;
+                self.check_merges()
+            }
             _ => Ok(()),
         }
     }
 
+    /// Checks the arrays that kinds with arrays share; `values` is the key, length and wanted length of the one that they do not.
+    fn check_arrays(&self, values: (TokenizerKey, usize, usize)) -> Result<(), Error> {
+        self.check_lengths(values)?;
+        self.check_offsets()?;
+        self.check_sorted()?;
+        self.check_special()
+    }
+
     #[inline(never)]
-    fn check_lengths(&self) -> Result<(), Error> {
+    fn check_lengths(&self, values: (TokenizerKey, usize, usize)) -> Result<(), Error> {
         let count = self.facts.n_pieces as usize;
         if count == 0 {
             return Err(wrong(TokenizerKey::VocabSize, Rule::NotZero, 0, 1));
         }
         let arrays = [
             (TokenizerKey::Offsets, self.offsets.len(), count.saturating_add(1)),
-            (TokenizerKey::Scores, self.scores.len(), count),
+            values,
             (TokenizerKey::Sorted, self.sorted.len(), count),
         ];
         for (key, found, wanted) in arrays {
@@ -187,12 +242,65 @@ impl<'a> Vocabulary<'a> {
             if token >= self.facts.n_pieces {
                 return Err(wrong(TokenizerKey::Sorted, Rule::TooLarge, token, self.facts.n_pieces));
             }
-            if let Some(before) = before
-                && self.piece(before).cmp(self.piece(token)).then(before.cmp(&token)) != Ordering::Less
-            {
-                return Err(wrong(TokenizerKey::Sorted, Rule::Order, token, before));
+            let special = index >= self.n_ordinary();
+            if index == self.n_ordinary() {
+                before = None;
+            }
+            if let Some(before) = before {
+                let bytes = if special { Ordering::Equal } else { self.piece(before).cmp(self.piece(token)) };
+                if bytes == Ordering::Equal && !special && self.facts.kind == TokenizerKind::ByteLevelBpe {
+                    return Err(wrong(TokenizerKey::Pieces, Rule::Duplicate, token, before));
+                }
+                if bytes.then(before.cmp(&token)) != Ordering::Less {
+                    return Err(wrong(TokenizerKey::Sorted, Rule::Order, token, before));
+                }
             }
             before = Some(token);
+        }
+        Ok(())
+    }
+
+    /// No special token is among the ordinary ones.
+    #[inline(never)]
+    fn check_special(&self) -> Result<(), Error> {
+        let ordinary = self.sorted.get(..self.n_ordinary()).unwrap_or(&[]);
+        for token in self.special().iter().map(|word| u32::from_le_bytes(*word)) {
+            let piece = self.piece(token);
+            let place = ordinary.binary_search_by(|word| {
+                let other = u32::from_le_bytes(*word);
+                self.piece(other).cmp(piece).then(other.cmp(&token))
+            });
+            if place.is_ok() {
+                return Err(wrong(TokenizerKey::Special, Rule::Duplicate, token, token));
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "bpe")]
+    #[inline(never)]
+    fn check_merges(&self) -> Result<(), Error> {
+        let (n_pieces, count) = (self.facts.n_pieces, self.merges.len() as u32);
+        let mut before: Option<(u32, u32)> = None;
+        for (index, merge) in (0..).zip(self.merges) {
+            let [left, right, rank, result] = merge_words(merge);
+            if let Some(unknown) = [left, right, result].into_iter().find(|token| *token >= n_pieces) {
+                return Err(wrong(TokenizerKey::Merges, Rule::TooLarge, unknown, n_pieces));
+            }
+            if rank >= count {
+                return Err(wrong(TokenizerKey::Merges, Rule::TooLarge, rank, count));
+            }
+            match before.map(|before| before.cmp(&(left, right))) {
+                None | Some(Ordering::Less) => before = Some((left, right)),
+                Some(Ordering::Equal) => return Err(wrong(TokenizerKey::Merges, Rule::Duplicate, index, count)),
+                Some(Ordering::Greater) => return Err(wrong(TokenizerKey::Merges, Rule::Order, index, count)),
+            }
+            if compare(self.piece(result), self.piece(left), self.piece(right)) != Ordering::Equal {
+                return Err(wrong(TokenizerKey::Merges, Rule::Equal, result, index));
+            }
+            if self.is_reserved(result) {
+                return Err(wrong(TokenizerKey::Merges, Rule::Unsupported, result, index));
+            }
         }
         Ok(())
     }
@@ -212,9 +320,16 @@ impl<'a> Vocabulary<'a> {
     }
 }
 
-/// The words of an array of this type; none of an array of another.
-const fn words<'a>(array: &TensorView<'a>, dtype: DType) -> &'a [[u8; 4]] {
-    if array.dtype().code() == dtype.code() { array.bytes().as_chunks::<4>().0 } else { &[] }
+/// The elements of an array of this type, or the rows of `N` / 4 of them; none of an array of another.
+const fn words<'a, const N: usize>(array: &TensorView<'a>, dtype: DType) -> &'a [[u8; N]] {
+    if array.dtype().code() == dtype.code() { array.bytes().as_chunks::<N>().0 } else { &[] }
+}
+
+#[cfg(feature = "bpe")]
+fn merge_words(merge: &[u8; 16]) -> [u32; 4] {
+    let (words, _) = merge.as_chunks::<4>();
+    let mut numbers = words.iter().map(|word| u32::from_le_bytes(*word));
+    [0; 4].map(|none| numbers.next().unwrap_or(none))
 }
 
 fn word(words: &[[u8; 4]], index: usize) -> Option<u32> {

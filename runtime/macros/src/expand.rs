@@ -6,7 +6,7 @@ use dmexp_format::arch::llama::LlamaConfig;
 use dmexp_format::arch::llama_tensors::check_tensors;
 use dmexp_format::file::ModelFile;
 use dmexp_format::layout::LlamaLayout;
-use dmexp_format::tokenizer::{TokenizerFacts, TokenizerKind};
+use dmexp_format::tokenizer::TokenizerFacts;
 use dmexp_format::vocabulary::Vocabulary;
 use dmexp_format::{Dims, host};
 use proc_macro::TokenStream;
@@ -65,9 +65,9 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
         );
         let _ = writeln!(table, "::dmexp::__macro::tensor(&INV_FREQ.0, 0, 0, 0, {}),", dims(Dims::vector(config.head_dim / 2)));
     }
-    let arrays = match facts.kind {
-        TokenizerKind::SentencepieceBpe => facts.arrays.map(|number| tensor(file, number)).join(", "),
-        _ => ["::dmexp::format::TensorView::EMPTY"; 4].join(", "),
+    let arrays = match facts.kind.arrays() {
+        Some(_) => facts.arrays.map(|number| tensor(file, number)).join(", "),
+        None => ["::dmexp::format::TensorView::EMPTY"; 4].join(", "),
     };
     let (kv, fingerprint) = (format!("::dmexp::format::KvDType::{:?}", request.kv), file.fingerprint());
     format!(
@@ -86,7 +86,7 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
             pub const ARENA_LEN: usize = ::dmexp::__macro::arena_len(&Self::CONFIG, Self::CONTEXT, Self::KV);
             /// The model; nothing is left to check.
             pub fn bind() -> ::dmexp::Model<'static> {{
-                const _: () = {{ {dtypes} }};
+                const _: () = {{ {dtypes} ::dmexp::__macro::require_tokenizer({kind}); }};
                 {section}
                 static DMEXP_MODEL: ::dmexp::__macro::Aligned<[u8; {len}]> =
                     ::dmexp::__macro::Aligned(::dmexp::__macro::payload::<{len}>(include_bytes!({path:?}), {file_len}, {start}));
@@ -106,6 +106,7 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
         config = config_code(config),
         start = file_len - len,
         count = weights + 1,
+        kind = facts.kind as u32,
         facts = facts_code(facts),
     )
 }
@@ -141,11 +142,13 @@ fn config_code(config: &LlamaConfig) -> String {
 }
 
 fn facts_code(facts: &TokenizerFacts) -> String {
-    let TokenizerFacts { n_pieces, add_bos, dummy_prefix, bos, pad, unk, byte_base, max_piece_len, arrays, eos, kind } = facts;
+    let TokenizerFacts { n_pieces, add_bos, dummy_prefix, bos, pad, unk, byte_base, max_piece_len, arrays, .. } = facts;
+    let TokenizerFacts { kind, n_special, pre_tokenizer, ignore_merges, eos, .. } = facts;
     format!(
         "::dmexp::format::tokenizer::TokenizerFacts {{
             kind: ::dmexp::format::tokenizer::TokenizerKind::{kind:?}, n_pieces: {n_pieces}, add_bos: {add_bos}, dummy_prefix: {dummy_prefix},
             bos: {bos}, pad: {pad}, unk: {unk}, byte_base: {byte_base}, max_piece_len: {max_piece_len}, arrays: {arrays:?}, eos: {eos:?},
+            n_special: {n_special}, pre_tokenizer: ::dmexp::format::tokenizer::PreTokenizer::{pre_tokenizer:?}, ignore_merges: {ignore_merges},
         }}"
     )
 }

@@ -31,7 +31,7 @@ impl<'a> Tokenizer<'a> {
     /// No tokenizer: encoding is an error, decoding gives nothing.
     pub const NONE: Self = Self::from_parts(TokenizerFacts::NONE, [TensorView::EMPTY; 4]);
 
-    /// A tokenizer of `facts` with `arrays` in the order of [`ARRAY_NAMES`](crate::format::tokenizer::ARRAY_NAMES) (any, where the kind has none).
+    /// A tokenizer of `facts` with `arrays` in the order of [`TokenizerKind::arrays`] (any, where the kind has none).
     ///
     /// Nothing is checked here: `include_model!` did so at compile time, others call [`Tokenizer::check`] next. With arrays that were not
     /// checked the results are wrong, but nothing panics.
@@ -115,7 +115,7 @@ impl<'a> Tokenizer<'a> {
     #[inline(never)]
     pub fn decode(&self, previous: u32, token: u32) -> Piece<'a> {
         let facts = self.facts();
-        if token >= facts.n_pieces || token == facts.bos || token == facts.pad || facts.is_eos(token) {
+        if token >= facts.n_pieces || self.vocabulary.is_special(token) {
             return Piece::EMPTY;
         }
         match facts.kind {

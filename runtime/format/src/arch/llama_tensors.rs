@@ -3,7 +3,6 @@
 use super::Architecture;
 use super::llama::{LlamaConfig, TensorKind};
 use crate::file::{ModelFile, Tensor};
-use crate::tokenizer::{ARRAY_NAMES, TokenizerKind};
 use crate::{ConfigKey, DType, Error, Rule};
 
 /// Checks every tensor of a Llama file against its configuration: number, order, names, dims, element types, and the number of parameters. Reads no payload; the
@@ -27,8 +26,7 @@ pub fn check_tensors(file: &ModelFile<'_>) -> Result<LlamaConfig, Error> {
         let Some(tensor) = tensors.next() else { return Err(Error::TensorName { tensor: number }) };
         check_weight(&config, &tensor, indexed)?;
     }
-    let arrays = file.tokenizer_facts()?.kind == TokenizerKind::SentencepieceBpe;
-    let expected = weights + if arrays { ARRAY_NAMES.len() as u32 } else { 0 };
+    let expected = weights + file.tokenizer_facts()?.kind.arrays().map_or(0, |arrays| arrays.len() as u32);
     if file.num_tensors() != expected {
         return Err(count(ConfigKey::NumTensors, u64::from(file.num_tensors()), u64::from(expected)));
     }

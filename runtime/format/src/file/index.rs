@@ -5,7 +5,7 @@ use super::golden::{self, Goldens};
 use crate::arch::Architecture;
 use crate::arch::llama::{CONFIG_RECORD_LEN, LlamaConfig, TensorKind};
 use crate::bytes::{array, part, same, u16_at, u32_at, u64_at};
-use crate::tokenizer::{ARRAY_NAMES, NO_TOKEN, TOKENIZER_RECORD_LEN, TokenizerFacts, TokenizerKind};
+use crate::tokenizer::{NO_TOKEN, TOKENIZER_RECORD_LEN, TokenizerFacts, TokenizerKind};
 use crate::{ARITHMETIC, ConfigKey, DType, Dims, Error, Part, Planes, Rule, TokenizerKey};
 
 /// Bytes of the head.
@@ -297,33 +297,40 @@ impl<'a> Index<'a> {
     /// Checks that the tokenizer's arrays are there, with the type and the length that its kind calls for.
     const fn check_tokenizer_arrays(&self, facts: &TokenizerFacts) -> Result<(), Error> {
         let pieces = facts.n_pieces as u64;
+        let merges = matches!(facts.kind, TokenizerKind::ByteLevelBpe);
         let wanted = [
-            (TokenizerKey::Pieces, DType::U8, None),
-            (TokenizerKey::Offsets, DType::U32, Some(pieces + 1)),
-            (TokenizerKey::Scores, DType::F32, Some(pieces)),
-            (TokenizerKey::Sorted, DType::U32, Some(pieces)),
+            (TokenizerKey::Pieces, None),
+            (TokenizerKey::Offsets, Some(pieces + 1)),
+            if merges { (TokenizerKey::Merges, None) } else { (TokenizerKey::Scores, Some(pieces)) },
+            (TokenizerKey::Sorted, Some(pieces)),
         ];
-        let mut wanted: &[(TokenizerKey, DType, Option<u64>)] = &wanted;
+        let mut wanted: &[(TokenizerKey, Option<u64>)] = &wanted;
         let mut arrays: &[u32] = &facts.arrays;
-        let mut names: &[&str] = &ARRAY_NAMES;
-        while let ([(key, dtype, len), more @ ..], [number, numbers @ ..], [name, more_names @ ..]) = (wanted, arrays, names) {
-            let fault = match facts.kind {
-                TokenizerKind::SentencepieceBpe => self.array_fault(*number, name.as_bytes(), *dtype, *len),
-                TokenizerKind::None | TokenizerKind::Bytes if *number == NO_TOKEN => None,
-                TokenizerKind::None | TokenizerKind::Bytes => Some((Rule::Equal, *number as u64, NO_TOKEN as u64)),
+        let mut specs: &[(&str, DType)] = match facts.kind.arrays() {
+            Some(specs) => specs,
+            None => &[],
+        };
+        while let ([(key, len), more @ ..], [number, numbers @ ..]) = (wanted, arrays) {
+            let fault = match specs {
+                [(name, dtype), more_specs @ ..] => {
+                    specs = more_specs;
+                    let row = if let TokenizerKey::Merges = key { 4 } else { 1 };
+                    self.array_fault(*number, name.as_bytes(), *dtype, row, *len)
+                }
+                [] if *number == NO_TOKEN => None,
+                [] => Some((Rule::Equal, *number as u64, NO_TOKEN as u64)),
             };
             if let Some((rule, found, allowed)) = fault {
                 return Err(Error::Tokenizer { key: *key, rule, found, allowed });
             }
             wanted = more;
             arrays = numbers;
-            names = more_names;
         }
         Ok(())
     }
 
-    /// What is wrong with tensor `number` as a tokenizer's array of this name, type and length (`None`: any).
-    const fn array_fault(&self, number: u32, name: &[u8], dtype: DType, len: Option<u64>) -> Option<(Rule, u64, u64)> {
+    /// What is wrong with tensor `number` as a tokenizer's array of this name, type and length (`None`: any): a vector, or a matrix where a row has more than one element.
+    const fn array_fault(&self, number: u32, name: &[u8], dtype: DType, row: u32, len: Option<u64>) -> Option<(Rule, u64, u64)> {
         let record = match self.record(number) {
             Some(record) if same(self.name_of(&record), name) => record,
             _ => return Some((Rule::Missing, number as u64, self.num_tensors() as u64)),
@@ -331,8 +338,12 @@ impl<'a> Index<'a> {
         if record.dtype.code() != dtype.code() {
             return Some((Rule::DType, record.dtype.code() as u64, dtype.code() as u64));
         }
-        if record.dims.rank() != 1 {
-            return Some((Rule::Rank, record.dims.rank() as u64, 1));
+        let rank = if row > 1 { 2 } else { 1 };
+        if record.dims.rank() != rank {
+            return Some((Rule::Rank, record.dims.rank() as u64, rank as u64));
+        }
+        if rank > 1 && record.dims.cols() != row {
+            return Some((Rule::Length, record.dims.cols() as u64, row as u64));
         }
         match len {
             Some(len) if record.dims.count() != len => Some((Rule::Length, record.dims.count(), len)),

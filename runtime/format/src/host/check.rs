@@ -4,7 +4,7 @@ use super::header::{Config, Golden, Header, TensorEntry, TensorSpec};
 use super::{HeaderError, NAME_LIMIT, TENSOR_LIMIT};
 use crate::arch::llama::{LlamaConfig, TensorKind};
 use crate::planes::{COLUMN_LIMIT, GROUP_MULTIPLE};
-use crate::tokenizer::{ARRAY_NAMES, NO_TOKEN, TokenizerKind};
+use crate::tokenizer::{NO_TOKEN, TokenizerKind};
 use crate::{ARITHMETIC, DType, Dims, Error};
 
 impl Header {
@@ -28,6 +28,7 @@ impl Header {
         if self.tokenizer.eos.len() > 8 {
             return Err(HeaderError::wrong("tokenizer.eos", format!("{} tokens", self.tokenizer.eos.len()), "at most 8 tokens"));
         }
+        check_special(&self.tokenizer.special, model.vocab_size)?;
         let first_array = model.weight_tensors() + 1;
         self.tokenizer.facts(first_array).check(model.vocab_size)?;
         let wanted = wanted(model, self.tokenizer.kind, self.tokenizer.n_pieces, &self.tensors);
@@ -64,23 +65,36 @@ fn wanted(model: &LlamaConfig, kind: TokenizerKind, n_pieces: u32, tensors: &[Te
             trainable: spec.kind != TensorKind::RopeInvFreq,
         })
         .collect();
-    if kind == TokenizerKind::SentencepieceBpe {
-        // How many bytes the pieces have is for the offsets to say, so any length is allowed here.
-        let pieces = tensors.get(list.len()).map_or(Dims::vector(1), |entry| Dims::vector(entry.spec.dims.cols()));
-        let arrays: [(Dims, &[DType]); 4] = [
-            (pieces, &[DType::U8]),
-            (Dims::vector(n_pieces.saturating_add(1)), &[DType::U32]),
-            (Dims::vector(n_pieces), &[DType::F32]),
-            (Dims::vector(n_pieces), &[DType::U32]),
-        ];
-        list.extend(ARRAY_NAMES.iter().zip(arrays).map(|(name, (dims, dtypes))| Wanted {
+    if let Some(arrays) = kind.arrays() {
+        // How many bytes the pieces have is for the offsets to say, so any length is allowed here; and any number of merges.
+        let any =
+            |place: usize, dims: fn(Dims) -> Dims| tensors.get(list.len() + place).map_or(Dims::vector(1), |entry| dims(entry.spec.dims));
+        let values = match kind {
+            TokenizerKind::ByteLevelBpe => any(2, |dims| Dims::matrix(dims.padded()[0], 4)),
+            _ => Dims::vector(n_pieces),
+        };
+        let pieces = any(0, |dims| Dims::vector(dims.cols()));
+        let dims = [pieces, Dims::vector(n_pieces.saturating_add(1)), values, Dims::vector(n_pieces)];
+        list.extend(arrays.iter().zip(dims).map(|((name, dtype), dims)| Wanted {
             name: (*name).into(),
             dims,
-            dtypes,
+            dtypes: std::slice::from_ref(dtype),
             trainable: false,
         }));
     }
     list
+}
+
+/// The special tokens are in the vocabulary, rising, each once.
+fn check_special(special: &[u32], vocab_size: u32) -> Result<(), HeaderError> {
+    let mut next = 0;
+    for token in special {
+        if *token < next || *token >= vocab_size {
+            return Err(HeaderError::wrong("tokenizer.special", token, format!("rising tokens below {vocab_size}, each once")));
+        }
+        next = token + 1;
+    }
+    Ok(())
 }
 
 fn check_tensors(tensors: &[TensorEntry]) -> Result<(), HeaderError> {

@@ -3,7 +3,7 @@
 use super::{Figures, HeaderError};
 use crate::arch::Architecture;
 use crate::arch::llama::LlamaConfig;
-use crate::tokenizer::{ARRAY_NAMES, NO_TOKEN, TokenizerFacts, TokenizerKind};
+use crate::tokenizer::{NO_TOKEN, PreTokenizer, TokenizerFacts, TokenizerKind};
 use crate::{DType, Dims, Error, KvDType, Planes};
 use std::collections::BTreeMap;
 
@@ -86,6 +86,12 @@ pub struct Tokenizer {
     pub byte_base: Option<u32>,
     /// Length of the longest piece in bytes.
     pub max_piece_len: u32,
+    /// Tokens that text never becomes and that have no text, besides those above: rising, each once. `tokenizer.sorted` ends with them.
+    pub special: Vec<u32>,
+    /// How `byte_level_bpe` splits text; [`PreTokenizer::None`] for other kinds.
+    pub pre_tokenizer: PreTokenizer,
+    /// Whether `byte_level_bpe` takes a part that is a piece as that piece, whatever its merges say.
+    pub ignore_merges: bool,
     /// The chat template's text, for hosts.
     pub chat_template: Option<String>,
 }
@@ -103,6 +109,9 @@ impl Tokenizer {
         unk: None,
         byte_base: None,
         max_piece_len: 0,
+        special: Vec::new(),
+        pre_tokenizer: PreTokenizer::None,
+        ignore_merges: false,
         chat_template: None,
     };
 
@@ -112,9 +121,9 @@ impl Tokenizer {
         for (place, token) in eos.iter_mut().zip(&self.eos) {
             *place = *token;
         }
-        let arrays = match self.kind {
-            TokenizerKind::SentencepieceBpe => [0, 1, 2, 3].map(|place| first_array + place),
-            TokenizerKind::None | TokenizerKind::Bytes => [NO_TOKEN; 4],
+        let arrays = match self.kind.arrays() {
+            Some(_) => [0, 1, 2, 3].map(|place| first_array + place),
+            None => [NO_TOKEN; 4],
         };
         TokenizerFacts {
             kind: self.kind,
@@ -127,6 +136,9 @@ impl Tokenizer {
             byte_base: self.byte_base.unwrap_or(NO_TOKEN),
             max_piece_len: self.max_piece_len,
             arrays,
+            n_special: self.special.len() as u32,
+            pre_tokenizer: self.pre_tokenizer,
+            ignore_merges: self.ignore_merges,
             eos,
         }
     }
@@ -185,7 +197,7 @@ impl TensorEntry {
 
     /// Whether it counts as parameters: all but rotation frequencies and the tokenizer's arrays.
     pub fn is_weight(&self) -> bool {
-        self.spec.name != "rope.inv_freq" && !ARRAY_NAMES.contains(&self.spec.name.as_str())
+        self.spec.name != "rope.inv_freq" && !self.spec.name.starts_with("tokenizer.")
     }
 }
 

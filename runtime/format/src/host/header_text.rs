@@ -5,7 +5,7 @@ use super::header::{Config, Golden, GoldenPosition, Header, LlamaSettings, Prove
 use super::toml_text::{BOOL, F32, F64, Keys, TABLE, TABLE_LIST, TEXT, Text, U32, U32_LIST, U64, float, list, show, string};
 use super::{Figures, HeaderError};
 use crate::arch::llama::{LlamaConfig, RopeLayout};
-use crate::tokenizer::{NO_TOKEN, TokenizerKind};
+use crate::tokenizer::{NO_TOKEN, PreTokenizer, TokenizerKind};
 use crate::{ARITHMETIC, DType, Dims, KvDType};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -24,8 +24,12 @@ const DTYPES: [(&str, DType); 8] = [
 const KV_DTYPES: [(&str, KvDType); 3] = [("f32", KvDType::F32), ("f16", KvDType::F16), ("q8", KvDType::Q8)];
 const KINDS: [(&str, bool); 2] = [("trainable", true), ("non_trainable", false)];
 const LAYOUTS: [(&str, RopeLayout); 2] = [("interleaved", RopeLayout::Interleaved), ("half", RopeLayout::Half)];
-const TOKENIZERS: [(&str, TokenizerKind); 3] =
-    [("none", TokenizerKind::None), ("bytes", TokenizerKind::Bytes), ("sentencepiece_bpe", TokenizerKind::SentencepieceBpe)];
+const TOKENIZERS: [(&str, TokenizerKind); 4] = [
+    ("none", TokenizerKind::None),
+    ("bytes", TokenizerKind::Bytes),
+    ("sentencepiece_bpe", TokenizerKind::SentencepieceBpe),
+    ("byte_level_bpe", TokenizerKind::ByteLevelBpe),
+];
 
 impl Header {
     /// Reads a header and checks it as [`Header::check`] does. The second value lists keys that are not known and change nothing that is computed.
@@ -190,8 +194,15 @@ fn scalar_text(scalar: &Scalar) -> String {
 
 fn parse_tokenizer(table: Table, unknown: &mut Vec<String>) -> Result<Tokenizer, HeaderError> {
     let mut keys = Keys::new("tokenizer".into(), table);
+    let kind = keys.named("kind", &TOKENIZERS)?;
+    let (pre_tokenizer, ignore_merges) = if kind == TokenizerKind::ByteLevelBpe {
+        let names = PreTokenizer::ALL.map(|pre_tokenizer| (pre_tokenizer.name(), pre_tokenizer));
+        (keys.named("pre_tokenizer", &names)?, keys.required("ignore_merges", &BOOL)?)
+    } else {
+        (PreTokenizer::None, false)
+    };
     let tokenizer = Tokenizer {
-        kind: keys.named("kind", &TOKENIZERS)?,
+        kind,
         n_pieces: keys.required("n_pieces", &U32)?,
         add_bos: keys.required("add_bos", &BOOL)?,
         dummy_prefix: keys.required("dummy_prefix", &BOOL)?,
@@ -201,6 +212,9 @@ fn parse_tokenizer(table: Table, unknown: &mut Vec<String>) -> Result<Tokenizer,
         unk: keys.optional("unk", &U32)?,
         byte_base: keys.optional("byte_base", &U32)?,
         max_piece_len: keys.required("max_piece_len", &U32)?,
+        special: keys.optional("special", &U32_LIST)?.unwrap_or_default(),
+        pre_tokenizer,
+        ignore_merges,
         chat_template: keys.optional("chat_template", &TEXT)?,
     };
     keys.list_rest(unknown);
@@ -223,6 +237,13 @@ fn tokenizer_text(text: &mut Text, tokenizer: &Tokenizer) {
         }
     }
     text.plain("max_piece_len", tokenizer.max_piece_len);
+    if !tokenizer.special.is_empty() {
+        text.raw("special", &list(&tokenizer.special, u32::to_string));
+    }
+    if tokenizer.kind == TokenizerKind::ByteLevelBpe {
+        text.text("pre_tokenizer", tokenizer.pre_tokenizer.name());
+        text.plain("ignore_merges", tokenizer.ignore_merges);
+    }
     if let Some(template) = &tokenizer.chat_template {
         text.text("chat_template", template);
     }

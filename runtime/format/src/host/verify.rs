@@ -7,7 +7,6 @@ use crate::Error;
 use crate::arch::Architecture;
 use crate::arch::llama_tensors::check_tensors;
 use crate::file::ModelFile;
-use crate::tokenizer::TokenizerKind;
 use std::fmt;
 
 /// [`Left::check`] of a tokenizer's arrays: callers make it with [`Vocabulary`](crate::vocabulary::Vocabulary).
@@ -126,9 +125,10 @@ fn verify_v2(file: &ModelFile<'_>, index: &[u8], text: Option<&str>, report: &mu
         }
         report.done.push("figures of every tensor: max_abs, min_nonzero_abs, subnormal");
         report.left.push(Left { check: "flushed", why: "only the exporter saw the values that became 0".into() });
+        check_special(file, &header.tokenizer.special)?;
     }
     check_frequencies(file, report)?;
-    if file.tokenizer_facts()?.kind == TokenizerKind::SentencepieceBpe {
+    if file.tokenizer_facts()?.kind.arrays().is_some() {
         report.left.push(Left { check: TOKENIZER_ARRAYS, why: "the tokenizer itself checks them".into() });
     }
     if file.golden().next().is_some() {
@@ -166,6 +166,17 @@ fn verify_v1(file: &ModelFile<'_>, text: &str, report: &mut Report) -> Result<()
     report.left.push(Left { check: "flushed", why: "only the exporter saw the values that became 0".into() });
     report.left.push(Left { check: "damage to the header", why: "format 1 has no checksum over it".into() });
     Ok(())
+}
+
+/// The special tokens that the header names are those that `tokenizer.sorted` ends with.
+fn check_special(file: &ModelFile<'_>, named: &[u32]) -> Result<(), VerifyError> {
+    let [.., sorted] = file.tokenizer_facts()?.arrays;
+    let words = file.tensor(sorted).map_or(&[][..], |view| view.bytes().as_chunks::<4>().0);
+    let stored: Vec<u32> = words.iter().skip(words.len() - named.len().min(words.len())).map(|word| u32::from_le_bytes(*word)).collect();
+    if stored == named {
+        return Ok(());
+    }
+    Err(HeaderError::wrong("tokenizer.special", format!("{named:?}"), format!("{stored:?}, the end of tokenizer.sorted")).into())
 }
 
 fn check_frequencies(file: &ModelFile<'_>, report: &mut Report) -> Result<(), VerifyError> {

@@ -2,7 +2,7 @@
 
 use crate::arch::llama::{LlamaConfig, RopeLayout, TensorKind};
 use crate::crc32::checksum;
-use crate::tokenizer::{ARRAY_NAMES, NO_TOKEN, TokenizerFacts, TokenizerKind};
+use crate::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
 
 pub(super) const CONFIG: LlamaConfig = LlamaConfig {
     dim: 4,
@@ -79,10 +79,10 @@ pub(super) fn file() -> File {
         tensors.push(Made { name: name.into(), dtype, dims: vec![len], bytes });
     };
     add(TensorKind::RopeInvFreq.name(), 0, 2, f32s(&INV_FREQ));
-    add(ARRAY_NAMES[0], 6, 8, b"?<>abcab".to_vec());
-    add(ARRAY_NAMES[1], 7, 7, u32s(&[0, 1, 3, 4, 5, 6, 8]));
-    add(ARRAY_NAMES[2], 0, 6, f32s(&[0.0, 0.0, -1.0, -2.0, -3.0, -0.5]));
-    add(ARRAY_NAMES[3], 7, 6, u32s(&[1, 0, 2, 5, 3, 4]));
+    add("tokenizer.pieces", 6, 8, b"?<>abcab".to_vec());
+    add("tokenizer.offsets", 7, 7, u32s(&[0, 1, 3, 4, 5, 6, 8]));
+    add("tokenizer.scores", 0, 6, f32s(&[0.0, 0.0, -1.0, -2.0, -3.0, -0.5]));
+    add("tokenizer.sorted", 7, 6, u32s(&[1, 0, 2, 5, 3, 4]));
     let facts = TokenizerFacts {
         kind: TokenizerKind::SentencepieceBpe,
         n_pieces: 6,

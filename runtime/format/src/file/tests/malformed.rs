@@ -2,7 +2,7 @@
 
 use super::make::{self, File, index_start, payload_start, put_u16, put_u32, put_u64, seal, seal_payload};
 use crate::file::ModelFile;
-use crate::tokenizer::NO_TOKEN;
+use crate::tokenizer::{NO_TOKEN, PreTokenizer, TokenizerKind};
 use crate::{ConfigKey, Error, Part, Rule, TokenizerKey};
 
 /// The error of the right file after an edit of its fixed part, header, index or padding.
@@ -347,8 +347,8 @@ fn class_14_the_tokenizer_record_is_checked() {
     assert_eq!(facts(|f| f.eos[2] = 1), (TokenizerKey::Eos, Rule::Order));
     assert_eq!(facts(|f| f.max_piece_len = 257), (TokenizerKey::MaxPieceLen, Rule::Range));
     assert_eq!(facts(|f| f.byte_base = 0), (TokenizerKey::ByteBase, Rule::TooLarge));
-    assert_eq!(tokenizer(index_refused(|b, start| put_u32(b, start + 128, 3))), (TokenizerKey::Kind, Rule::Unknown));
-    assert_eq!(tokenizer(index_refused(|b, start| put_u32(b, start + 220, 1))), (TokenizerKey::Kind, Rule::Zero));
+    assert_eq!(tokenizer(index_refused(|b, start| put_u32(b, start + 128, 4))), (TokenizerKey::Kind, Rule::Unknown));
+    assert_eq!(tokenizer(index_refused(|b, start| put_u32(b, start + 216, 1))), (TokenizerKey::Kind, Rule::Zero));
     // The arrays: not there, another tensor, another type, another length, of a tokenizer that has none.
     assert_eq!(facts(|f| f.arrays[0] = NO_TOKEN), (TokenizerKey::Pieces, Rule::Missing));
     assert_eq!(facts(|f| f.arrays[1] = 16), (TokenizerKey::Offsets, Rule::Missing));
@@ -359,6 +359,33 @@ fn class_14_the_tokenizer_record_is_checked() {
     assert_eq!(array(|t| (t.dims, t.bytes) = (vec![5], vec![0; 20])), (TokenizerKey::Scores, Rule::Length));
     let none = |f: &mut crate::tokenizer::TokenizerFacts| (f.kind, f.n_pieces) = (crate::tokenizer::TokenizerKind::None, 0);
     assert_eq!(tokenizer(built_refused(|file| none(&mut file.facts))), (TokenizerKey::Pieces, Rule::Equal));
+}
+
+#[test]
+fn class_14_a_byte_level_tokenizer_is_checked() {
+    // `< a`, `a b`: the two merges of a tokenizer with the pieces of `file()`.
+    let byte_level = |change: fn(&mut make::File)| {
+        tokenizer(built_refused(|file| {
+            file.facts.kind = TokenizerKind::ByteLevelBpe;
+            let merges = &mut file.tensors[14];
+            (merges.name, merges.dtype, merges.dims) = ("tokenizer.merges".into(), 7, vec![2, 4]);
+            merges.bytes = [1, 3, 1, 5, 3, 4, 0, 5].into_iter().flat_map(u32::to_le_bytes).collect();
+            change(file);
+        }))
+    };
+    assert_eq!(byte_level(|f| f.facts.dummy_prefix = true), (TokenizerKey::DummyPrefix, Rule::Zero));
+    assert_eq!(byte_level(|f| f.facts.byte_base = 3), (TokenizerKey::ByteBase, Rule::Equal));
+    assert_eq!(byte_level(|f| f.facts.max_piece_len = 0), (TokenizerKey::MaxPieceLen, Rule::Range));
+    assert_eq!(byte_level(|f| f.facts.n_special = 7), (TokenizerKey::Special, Rule::TooLarge));
+    assert_eq!(byte_level(|f| f.tensors[14].name = "tokenizer.scores".into()), (TokenizerKey::Merges, Rule::Missing));
+    assert_eq!(byte_level(|f| f.tensors[14].dtype = 0), (TokenizerKey::Merges, Rule::DType));
+    assert_eq!(byte_level(|f| f.tensors[14].dims = vec![8]), (TokenizerKey::Merges, Rule::Rank));
+    assert_eq!(byte_level(|f| f.tensors[14].dims = vec![4, 2]), (TokenizerKey::Merges, Rule::Length));
+    // What only this kind has, with another.
+    let facts = |change: fn(&mut crate::tokenizer::TokenizerFacts)| tokenizer(built_refused(|file| change(&mut file.facts)));
+    assert_eq!(facts(|f| f.pre_tokenizer = PreTokenizer::Gpt2), (TokenizerKey::PreTokenizer, Rule::Zero));
+    assert_eq!(facts(|f| f.ignore_merges = true), (TokenizerKey::Kind, Rule::Unknown));
+    assert_eq!(tokenizer(index_refused(|b, start| put_u32(b, start + 208, 5))), (TokenizerKey::PreTokenizer, Rule::Unknown));
 }
 
 #[test]

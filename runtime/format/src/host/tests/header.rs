@@ -3,7 +3,7 @@
 use super::tiny::{CONFIG, made_up, tiny, tokenizer};
 use crate::arch::llama::{LlamaConfig, RopeLayout};
 use crate::host::{Figures, Golden, GoldenPosition, Header, HeaderError, Scalar, Tokenizer, derive_index};
-use crate::tokenizer::TokenizerKind;
+use crate::tokenizer::{PreTokenizer, TokenizerKind};
 use crate::{DType, Error, KvDType};
 use proptest::prelude::*;
 
@@ -71,21 +71,25 @@ prop_compose! {
         scaling in proptest::collection::vec((any::<String>(), scalar()), 0..3),
         theta in proptest::option::of(1.0f64..1e9),
         texts in (text(), text(), any::<String>(), any::<String>()),
-        tokenizer in (0u32..3, any::<bool>(), any::<bool>(), proptest::option::of(0u32..6), proptest::collection::vec(0u32..6, 0..8), 1u32..256),
+        tokenizer in (0u32..4, any::<bool>(), any::<bool>(), proptest::option::of(0u32..6), proptest::collection::vec(0u32..6, 0..8), 1u32..256),
     ) -> Header {
         let (kind, add_bos, dummy_prefix, special, eos, max_piece_len) = tokenizer;
-        let kind = [TokenizerKind::None, TokenizerKind::Bytes, TokenizerKind::SentencepieceBpe][kind as usize];
+        let kind = [TokenizerKind::None, TokenizerKind::Bytes, TokenizerKind::SentencepieceBpe, TokenizerKind::ByteLevelBpe][kind as usize];
+        let byte_level = kind == TokenizerKind::ByteLevelBpe;
         let tokenizer = Tokenizer {
             kind,
             n_pieces: if kind == TokenizerKind::None { 0 } else { config.vocab_size },
             add_bos: add_bos && special.is_some(),
-            dummy_prefix,
+            dummy_prefix: dummy_prefix && !byte_level,
             bos: special,
             eos,
             pad: special.map(|token| token / 2),
             unk: None,
             byte_base: None,
             max_piece_len,
+            special: if kind.arrays().is_some() { (0..6).filter(|token| max_piece_len >> token & 1 != 0).collect() } else { Vec::new() },
+            pre_tokenizer: if byte_level { PreTokenizer::ALL[max_piece_len as usize % 5] } else { PreTokenizer::None },
+            ignore_merges: byte_level && add_bos,
             chat_template: texts.0,
         };
         let mut header = made_up(config, tokenizer, &figures, scaling);

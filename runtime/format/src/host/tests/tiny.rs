@@ -117,10 +117,14 @@ pub(crate) fn made_up(model: LlamaConfig, tokenizer: Tokenizer, figures: &[Figur
         add(spec.to_string(), dtype, spec.dims, true);
     }
     add("rope.inv_freq".into(), DType::F32, Dims::vector(model.head_dim / 2), false);
-    if tokenizer.kind == TokenizerKind::SentencepieceBpe {
+    if tokenizer.kind.arrays().is_some() {
         add("tokenizer.pieces".into(), DType::U8, Dims::vector(99), false);
         add("tokenizer.offsets".into(), DType::U32, Dims::vector(tokenizer.n_pieces + 1), false);
-        add("tokenizer.scores".into(), DType::F32, Dims::vector(tokenizer.n_pieces), false);
+        if tokenizer.kind == TokenizerKind::ByteLevelBpe {
+            add("tokenizer.merges".into(), DType::U32, Dims::matrix(3, 4), false);
+        } else {
+            add("tokenizer.scores".into(), DType::F32, Dims::vector(tokenizer.n_pieces), false);
+        }
         add("tokenizer.sorted".into(), DType::U32, Dims::vector(tokenizer.n_pieces), false);
     }
     header.tensors = tensors;
