@@ -5,7 +5,8 @@ use crate::error::{Class, Error};
 use std::path::Path;
 
 /// What is imported, one reader a line.
-const IMPORTED: &[&str] = &["llama2.c checkpoints (v0, v1, v2)", "GGUF files of the Llama family"];
+const IMPORTED: &[&str] =
+    &["llama2.c checkpoints (v0, v1, v2)", "Hugging Face folders (Llama, Mistral, Qwen2)", "GGUF files of the Llama family"];
 
 fn imported() -> String {
     format!("this version imports {}", IMPORTED.join(", "))
@@ -54,6 +55,7 @@ impl Kind {
         match self {
             Self::Llama2c { version } => (0..=2).contains(version),
             Self::Gguf => true,
+            Self::Directory(DirectoryHint::HuggingFace) | Self::Safetensors => true,
             _ => false,
         }
     }
@@ -89,6 +91,7 @@ impl Kind {
             Self::Elf | Self::Json | Self::Text | Self::Unknown { .. } => {
                 format!("name a model file; {}", imported())
             }
+            Self::Directory(DirectoryHint::Safetensors) => "a folder with a model has a config.json: download it too".to_owned(),
             Self::Directory(_)
             | Self::Gguf
             | Self::Ggml

@@ -9,6 +9,8 @@ mod array;
 pub mod byte_level;
 mod encoding;
 mod gguf;
+mod huggingface;
+mod json;
 mod llama2c;
 mod mapping;
 mod recognise;
@@ -44,6 +46,8 @@ pub struct Checkpoint {
     pub tokenizer: Option<TokenizerSource>,
     /// Where it came from.
     pub provenance: Provenance,
+    /// What a user should know of how it was read, one sentence each.
+    pub notes: Vec<String>,
 }
 
 /// The architecture and its configuration.
@@ -106,7 +110,7 @@ impl Checkpoint {
         provenance: Provenance,
     ) -> Result<Self> {
         arrays.iter().try_for_each(|array| array.check(&files))?;
-        Ok(Self { files, arrays, config, tokenizer, provenance })
+        Ok(Self { files, arrays, config, tokenizer, provenance, notes: Vec::new() })
     }
 
     /// The arrays, in the order in which [`LlamaConfig::tensor`] numbers them.
@@ -140,8 +144,10 @@ pub fn open(path: &Path) -> Result<Checkpoint> {
 }
 
 fn from_folder(path: &Path) -> Result<Checkpoint> {
-    let kind = recognise_path(path)?;
-    Err(kind.not_imported(path))
+    match recognise_path(path)? {
+        Kind::Directory(DirectoryHint::HuggingFace) => huggingface::open(path),
+        kind => Err(kind.not_imported(path)),
+    }
 }
 
 /// Opens a checkpoint that is in memory already; `name` is what it is called in errors and in the provenance.
@@ -156,6 +162,7 @@ fn from_mapping(file: Mapping) -> Result<Checkpoint> {
     match recognise(file.bytes()) {
         Kind::Llama2c { .. } | Kind::Llama2cWrongSize => llama2c::open(file),
         Kind::Gguf => gguf::open(file),
+        Kind::Safetensors => huggingface::open_file(file),
         other => Err(other.not_imported(file.path())),
     }
 }

@@ -67,7 +67,7 @@ pub fn plan<'c>(checkpoint: &'c Checkpoint, options: &Options) -> Result<Plan<'c
     let Config::Llama(source) = &checkpoint.config;
     let in_file = |error: Error| error.in_file(checkpoint.path());
     source.config.validate().map_err(|error| in_file(Error::damaged(error.to_string())))?;
-    let mut warnings = Vec::new();
+    let mut warnings = checkpoint.notes.clone();
     let tokenizer = match &checkpoint.tokenizer {
         Some(tokenizer) => {
             warnings.extend(tokenizer.notes.iter().cloned());

@@ -104,7 +104,8 @@ fn every_kind_that_is_no_model_is_refused_in_one_line_with_advice() {
         match open(&path) {
             Ok(_) => assert!(kind.is_imported()),
             Err(error) => {
-                assert!(!kind.is_imported(), "{error}");
+                // A safetensors file by itself does not say what the model is.
+                assert!(!kind.is_imported() || kind == Kind::Safetensors, "{error}");
                 assert!(error.to_string().contains("; "), "{error}");
             }
         }
@@ -135,7 +136,8 @@ fn folders_are_told_by_what_they_hold() {
         std::fs::write(folder.path().join(name), "x").unwrap();
         assert_eq!(recognise_path(folder.path()).unwrap(), Kind::Directory(hint));
         let error = open(folder.path()).unwrap_err();
-        assert_eq!(error.class(), Class::NotAModel);
+        let class = if hint == DirectoryHint::HuggingFace { Class::Damaged } else { Class::NotAModel };
+        assert_eq!(error.class(), class, "{error}");
     }
 }
 

@@ -1,0 +1,8 @@
+//! Tests of the reader of Hugging Face models: folders made here, and those of ../shared/data.
+
+mod config;
+mod files;
+mod forward;
+mod made;
+mod rope;
+mod shared;
