@@ -5,8 +5,12 @@ use crate::error::{Class, Error};
 use std::path::Path;
 
 /// What is imported, one reader a line.
-const IMPORTED: &[&str] =
-    &["llama2.c checkpoints (v0, v1, v2)", "Hugging Face folders (Llama, Mistral, Qwen2)", "GGUF files of the Llama family"];
+const IMPORTED: &[&str] = &[
+    "llama2.c checkpoints (v0, v1, v2, ckpt.pt)",
+    "Hugging Face folders (Llama, Mistral, Qwen2)",
+    "GGUF files of the Llama family",
+    "Meta's folders (params.json)",
+];
 
 fn imported() -> String {
     format!("this version imports {}", IMPORTED.join(", "))
@@ -56,6 +60,7 @@ impl Kind {
             Self::Llama2c { version } => (0..=2).contains(version),
             Self::Gguf => true,
             Self::Directory(DirectoryHint::HuggingFace) | Self::Safetensors => true,
+            Self::Zip { pytorch: true } | Self::Pickle | Self::Directory(DirectoryHint::Meta) => true,
             _ => false,
         }
     }
@@ -88,18 +93,9 @@ impl Kind {
             Self::LfsPointer => "fetch the file with: git lfs pull".to_owned(),
             Self::Compressed(by) => format!("decompress it with {by} first"),
             Self::Zip { pytorch: false } => "unpack it first".to_owned(),
-            Self::Elf | Self::Json | Self::Text | Self::Unknown { .. } => {
-                format!("name a model file; {}", imported())
-            }
             Self::Directory(DirectoryHint::Safetensors) => "a folder with a model has a config.json: download it too".to_owned(),
-            Self::Directory(_)
-            | Self::Gguf
-            | Self::Ggml
-            | Self::Zip { pytorch: true }
-            | Self::Pickle
-            | Self::Safetensors
-            | Self::DormouseCheckpoint
-            | Self::Burnpack => format!("{} and cannot import this one", imported()),
+            Self::Elf | Self::Json | Self::Text | Self::Unknown { .. } => format!("name a model file; {}", imported()),
+            _ => format!("{} and cannot import this one", imported()),
         }
     }
 

@@ -13,6 +13,7 @@ mod huggingface;
 mod json;
 mod llama2c;
 mod mapping;
+mod pytorch;
 mod recognise;
 pub mod rope;
 mod tokenizer;
@@ -146,7 +147,8 @@ pub fn open(path: &Path) -> Result<Checkpoint> {
 fn from_folder(path: &Path) -> Result<Checkpoint> {
     match recognise_path(path)? {
         Kind::Directory(DirectoryHint::HuggingFace) => huggingface::open(path),
-        kind => Err(kind.not_imported(path)),
+        Kind::Directory(DirectoryHint::Meta) => pytorch::open_meta(path),
+        other => Err(other.not_imported(path)),
     }
 }
 
@@ -163,6 +165,7 @@ fn from_mapping(file: Mapping) -> Result<Checkpoint> {
         Kind::Llama2c { .. } | Kind::Llama2cWrongSize => llama2c::open(file),
         Kind::Gguf => gguf::open(file),
         Kind::Safetensors => huggingface::open_file(file),
+        Kind::Zip { pytorch: true } | Kind::Pickle => pytorch::open(file),
         other => Err(other.not_imported(file.path())),
     }
 }

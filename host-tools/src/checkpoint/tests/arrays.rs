@@ -131,8 +131,8 @@ fn arrays_past_the_end_of_their_file_are_refused_by_name() {
         strided(0, &[3, 1]),
         strided(0, &[1, u64::MAX]),
         strided(u64::MAX, &[1, 2]),
-        Array::whole("far", Dims::vector(8), 0, Encoding::Q80 { codes: 0, scales: 9, group: 4 }),
-        Array::concat("w", 0, vec![Array::whole("near", Dims::vector(2), 0, F32), Array::whole("far", Dims::vector(5), 0, F32)]).unwrap(),
+        Array::whole("far", Dims::vector(8), 0, Encoding::Q80 { codes: 0, scales: 10, group: 4 }),
+        Array::concat("far", 0, vec![Array::whole("near", Dims::vector(2), 0, F32), Array::whole("far", Dims::vector(5), 0, F32)]).unwrap(),
     ] {
         let error = array.check(&files).map(|()| array).unwrap_err();
         assert_eq!(error.class(), Class::Damaged);

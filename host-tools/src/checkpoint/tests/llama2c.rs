@@ -11,7 +11,7 @@ fn load(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
     from_bytes(Path::new("made.bin"), bytes)
 }
 
-fn source(checkpoint: &Checkpoint) -> &LlamaSource {
+pub(super) fn source(checkpoint: &Checkpoint) -> &LlamaSource {
     let Config::Llama(source) = &checkpoint.config;
     source
 }

@@ -5,7 +5,10 @@ mod hostile;
 mod kinds;
 mod llama2c;
 mod made;
+mod pickles;
+mod pytorch;
 mod tokenizers;
+mod torch;
 mod user_reports;
 
 use std::path::PathBuf;
