@@ -4,3 +4,4 @@ mod blocks;
 mod configuration;
 mod container;
 pub(crate) mod make;
+mod models;
