@@ -106,7 +106,7 @@ pub(crate) fn bytes_of(argument: &OsStr) -> Outcome<Vec<u8>> {
 }
 
 /// The most bytes of a text or a list of tokens: far past every context, and little enough for any host. Without it an endless input would take all memory.
-const TEXT_LIMIT: u64 = 64_000_000;
+pub(crate) const TEXT_LIMIT: u64 = 64_000_000;
 
 /// Everything that comes from stdin.
 pub(crate) fn stdin() -> Outcome<Vec<u8>> {

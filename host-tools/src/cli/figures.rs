@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::fmt;
 
 /// How fast tokens went by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     pub(crate) tokens: u64,
     pub(crate) seconds: f64,

@@ -16,6 +16,7 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// New tokens where nothing else is asked for and the context has room for them.
@@ -31,19 +32,22 @@ Examples:
   dmexp generate --export stories.dmexp --prompt \"Once upon a time\"
   dmexp generate --export stories.dmexp --prompt \"Lily\" --steps 64 --temp 0
   dmexp generate --export stories.dmexp --prompt-file start.txt --seed 42 --stop \"The end\"
-  dmexp generate --export stories.dmexp --prompt 'One\\nTwo\\n' --escapes --stop '\\n\\n' --json")]
+  dmexp generate --export stories.dmexp --prompt 'One\\nTwo\\n' --escapes --stop '\\n\\n' --json
+  dmexp generate --export smollm2.dmexp --chat --system \"Answer in one sentence.\"
+
+In a chat Ctrl-C stops an answer, and the end of the input (Ctrl-D) ends the program.")]
 pub(crate) struct Generate {
     #[command(flatten)]
-    model: ModelArgs,
-    /// The text to continue [default: none]
+    pub(super) model: ModelArgs,
+    /// The text to continue [default: none]; with --chat the first turn
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    prompt: Option<OsString>,
+    pub(super) prompt: Option<OsString>,
     /// A file with the text to continue, byte for byte; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "prompt", allow_hyphen_values = true)]
     prompt_file: Option<OsString>,
-    /// How many new tokens at most [default: what the context has room for, 256 at most]
+    /// How many new tokens at most [default: what the context has room for, 256 at most; with --chat what it has room for]
     #[arg(long, value_name = "N", value_parser = args::number, allow_negative_numbers = true)]
-    steps: Option<u32>,
+    pub(super) steps: Option<u32>,
     /// How many positions at most, the prompt's counted: llama2.c's -n
     #[arg(long, value_name = "N", value_parser = args::from_one, conflicts_with = "steps", allow_negative_numbers = true)]
     positions: Option<u32>,
@@ -70,7 +74,7 @@ pub(crate) struct Generate {
     stop: Vec<OsString>,
     /// Goes on where the model says that the text is over
     #[arg(long)]
-    ignore_eos: bool,
+    pub(super) ignore_eos: bool,
     /// Reads \n, \r, \t, \\, \" and \xNN in --prompt and --stop as what they stand for
     #[arg(long)]
     escapes: bool,
@@ -83,10 +87,19 @@ pub(crate) struct Generate {
     /// Prints one JSON object at the end, with the tokens, instead of the text as it comes
     #[arg(long)]
     json: bool,
+    /// Holds a conversation: each line of stdin is a turn (one that ends with \ goes on in the next), put into the model's chat template
+    #[arg(long, conflicts_with_all = ["prompt_file", "positions", "no_echo", "json"])]
+    chat: bool,
+    /// With --chat: what the model is told before the first turn
+    #[arg(long, value_name = "TEXT", requires = "chat", allow_hyphen_values = true)]
+    pub(super) system: Option<OsString>,
+    /// With --chat: a Jinja template to use instead of the file's own
+    #[arg(long, value_name = "FILE", requires = "chat")]
+    pub(super) chat_template: Option<PathBuf>,
 }
 
 impl Generate {
-    fn text(&self, argument: &OsString) -> Outcome<Vec<u8>> {
+    pub(super) fn text(&self, argument: &OsString) -> Outcome<Vec<u8>> {
         let bytes = args::bytes_of(argument)?;
         if self.escapes { args::unescape(&bytes) } else { Ok(bytes) }
     }
@@ -99,7 +112,7 @@ impl Generate {
         }
     }
 
-    fn stops(&self) -> Outcome<Vec<String>> {
+    pub(super) fn stops(&self) -> Outcome<Vec<String>> {
         let stops = self.stop.iter().map(|stop| {
             let bytes = self.text(stop)?;
             String::from_utf8(bytes).map_err(|_| request("a stop text is not UTF-8", "give it in UTF-8"))
@@ -107,7 +120,7 @@ impl Generate {
         stops.collect()
     }
 
-    fn settings(&self) -> Settings {
+    pub(super) fn settings(&self) -> Settings {
         Settings {
             temperature: self.temp,
             top_p: self.top_p,
@@ -117,6 +130,15 @@ impl Generate {
             seed: self.seed.unwrap_or_else(any_seed),
             ..Settings::GREEDY
         }
+    }
+
+    /// Makes every check of the file if --check asks for it.
+    pub(super) fn checked(&self) -> Outcome {
+        if !self.check || verify_all(&self.model.export)?.passed() {
+            return Ok(());
+        }
+        let advice = "dmexp export verify shows what; export it again";
+        Err(Error::damaged("does not pass its checks").advise(advice).in_file(&self.model.export).into())
     }
 
     /// How many new tokens behind a prompt of `known` tokens, and whether that is what was asked for rather than what there is room for.
@@ -157,15 +179,16 @@ fn any_seed() -> u64 {
 
 /// Runs the command.
 pub(crate) fn run(command: &Generate) -> Outcome {
+    if command.chat {
+        return super::chat::run(command);
+    }
     let prompt = command.prompt()?;
     let stops = command.stops()?;
     let stops: Vec<&str> = stops.iter().map(String::as_str).collect();
-    let stops = StopStrings::new(&stops).map_err(|error| request(error.to_string(), "give each --stop a text of 1 to 64 bytes"))?;
+    let stops = stop_strings(&stops)?;
     let settings = command.settings();
     let opened = command.model.open()?;
-    if command.check {
-        check(command)?;
-    }
+    command.checked()?;
     let mut cpu = command.model.cpu(&opened)?;
     let model = *cpu.model();
     needed(model.tokenizer(), opened.loaded.path())?;
@@ -235,17 +258,13 @@ pub(crate) fn run(command: &Generate) -> Outcome {
 }
 
 /// A line on stderr. If that is closed, nobody is left to tell.
-fn note(line: std::fmt::Arguments<'_>) {
+pub(super) fn note(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn check(command: &Generate) -> Outcome {
-    let report = verify_all(&command.model.export)?;
-    if report.passed() {
-        return Ok(());
-    }
-    let advice = "dmexp export verify shows what; export it again";
-    Err(Error::damaged("does not pass its checks").advise(advice).in_file(&command.model.export).into())
+/// The texts of --stop.
+pub(super) fn stop_strings<'s>(stops: &'s [&'s str]) -> Outcome<StopStrings<'s>> {
+    StopStrings::new(stops).map_err(|error| request(error.to_string(), "give each --stop a text of 1 to 64 bytes"))
 }
 
 /// The reason for stopping, by the name it has in JSON, and the token that it is about.
@@ -320,17 +339,18 @@ fn generate(session: &mut Session<'_>, budget: u32, asked: bool, text: &mut Text
     Ok(run)
 }
 
-/// Where text goes: to stdout at once, or kept for JSON.
-struct Text<'s> {
+/// Where text goes: to stdout at once, or, where it is kept for JSON, nowhere yet.
+pub(super) struct Text<'s> {
     kept: bool,
-    shown: String,
+    /// All text so far but the prompt.
+    pub(super) shown: String,
     utf8: Utf8Stream,
     stops: StopStrings<'s>,
     over: bool,
 }
 
 impl<'s> Text<'s> {
-    fn new(kept: bool, stops: StopStrings<'s>) -> Self {
+    pub(super) fn new(kept: bool, stops: StopStrings<'s>) -> Self {
         Self { kept, shown: String::new(), utf8: Utf8Stream::new(), stops, over: false }
     }
 
@@ -344,7 +364,7 @@ impl<'s> Text<'s> {
     }
 
     /// New text. True if a stop text came up.
-    fn push(&mut self, piece: &[u8]) -> io::Result<bool> {
+    pub(super) fn push(&mut self, piece: &[u8]) -> io::Result<bool> {
         let Self { kept, shown, utf8, stops, over } = self;
         utf8.push(piece, |text| take(*kept, shown, stops, over, text))?;
         io::stdout().flush()?;
@@ -352,7 +372,7 @@ impl<'s> Text<'s> {
     }
 
     /// The end of the text: what was held back, and a newline.
-    fn end(&mut self) -> io::Result<()> {
+    pub(super) fn end(&mut self) -> io::Result<()> {
         let Self { kept, shown, utf8, stops, over } = self;
         utf8.finish(|text| take(*kept, shown, stops, over, text))?;
         if !*over {
@@ -374,11 +394,8 @@ fn take(kept: bool, shown: &mut String, stops: &mut StopStrings<'_>, over: &mut 
 }
 
 fn put(kept: bool, shown: &mut String, text: &str) -> io::Result<()> {
-    if kept {
-        shown.push_str(text);
-        return Ok(());
-    }
-    write(text)
+    shown.push_str(text);
+    if kept { Ok(()) } else { write(text) }
 }
 
 fn write(text: &str) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The command line, one file a subcommand; `main.rs` calls [`main`]. The work is done by the library: here are arguments in, words and exit codes out.
 
 mod args;
+mod chat;
 mod completions;
 mod detokenize;
 mod export_run;

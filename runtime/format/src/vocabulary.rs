@@ -46,6 +46,13 @@ impl<'a> Vocabulary<'a> {
         Ok(vocabulary)
     }
 
+    /// The same vocabulary with `dummy_prefix` off.
+    #[must_use]
+    pub const fn without_dummy_prefix(mut self) -> Self {
+        self.facts.dummy_prefix = false;
+        self
+    }
+
     /// What the file says of its tokenizer.
     pub const fn facts(&self) -> &TokenizerFacts {
         &self.facts

@@ -65,6 +65,18 @@ impl<'a> Tokenizer<'a> {
         self.facts().is_eos(token)
     }
 
+    /// Whether `token` is a control token, which has no text and which text never becomes: begin and end of text, and padding.
+    pub fn is_special(&self, token: u32) -> bool {
+        let facts = self.facts();
+        token == facts.bos || token == facts.pad || facts.is_eos(token)
+    }
+
+    /// The same tokenizer without the space before a text: for text that goes on behind other text.
+    #[must_use]
+    pub const fn without_dummy_prefix(self) -> Self {
+        Self { vocabulary: self.vocabulary.without_dummy_prefix() }
+    }
+
     /// Words of scratch that [`Tokenizer::encode`] needs for any text of `text_len` bytes with any tokenizer: 7 a byte and a few more.
     pub const fn scratch_words(text_len: usize) -> usize {
         text_len.saturating_add(1).saturating_mul(bpe::WORDS_PER_SYMBOL).saturating_add(1)
