@@ -20,11 +20,11 @@ fn model(folder: &Path) {
     line(folder, "export run --checkpoint m.bin --tokenizer tok.bin --dtype f32 --out m.dmexp --quiet").ok();
 }
 
-/// A chat of these turns: greedy, 8 new tokens an answer.
+/// A chat of these turns: greedy, 8 new tokens an answer where nothing else is asked for.
 fn chat(folder: &Path, more: &[&str], turns: &str) -> Ran {
-    let fixed =
-        ["generate", "--export", "m.dmexp", "--chat", "--chat-template", "chat.jinja", "--temp", "0", "--steps", "8", "--ignore-eos"];
-    piped(folder, &[&fixed[..], more].concat(), turns.as_bytes())
+    let fixed = ["generate", "--export", "m.dmexp", "--chat", "--chat-template", "chat.jinja", "--temp", "0", "--ignore-eos"];
+    let steps: &[&str] = if more.contains(&"--steps") { &[] } else { &["--steps", "8"] };
+    piped(folder, &[&fixed, steps, more].concat(), turns.as_bytes())
 }
 
 /// How many turns the last lines on stderr say there were.

@@ -65,10 +65,9 @@ impl<'a> Tokenizer<'a> {
         self.facts().is_eos(token)
     }
 
-    /// Whether `token` is a control token, which has no text and which text never becomes: begin and end of text, and padding.
+    /// Whether `token` is a control token, which has no text and which text never becomes: see [`Vocabulary::is_special`].
     pub fn is_special(&self, token: u32) -> bool {
-        let facts = self.facts();
-        token == facts.bos || token == facts.pad || facts.is_eos(token)
+        self.vocabulary.is_special(token)
     }
 
     /// The same tokenizer without the space before a text: for text that goes on behind other text.

@@ -249,7 +249,6 @@ impl<'a> Container<'a> {
         })
     }
 
-    #[allow(dead_code, reason = "the tokenizer comes to it")]
     pub(super) fn bool(&self, key: &str) -> Result<Option<bool>> {
         self.typed(key, "true or false", |value| match value {
             Value::Bool(flag) => Some(flag),
@@ -264,7 +263,6 @@ impl<'a> Container<'a> {
         })
     }
 
-    #[allow(dead_code, reason = "the tokenizer comes to it")]
     pub(super) fn list(&self, key: &str) -> Result<Option<List<'a>>> {
         self.typed(key, "an array", |value| match value {
             Value::Array(list) => Some(list),

@@ -7,13 +7,15 @@ pub(super) mod blocks;
 mod config;
 mod container;
 mod cursor;
+mod sentencepiece;
 mod tensors;
+mod tokenizer;
 mod value;
 
 #[cfg(test)]
 pub(super) mod tests;
 
-use crate::checkpoint::{Array, Checkpoint, Config, LlamaSource, Mapping, Provenance};
+use crate::checkpoint::{Array, Checkpoint, Config, LlamaSource, Mapping, Provenance, TokenizerSource};
 use crate::error::{Error, Result};
 use container::{AGAIN, Container, TensorType};
 
@@ -22,12 +24,13 @@ pub(super) fn open(file: Mapping) -> Result<Checkpoint> {
     let read = read(&file).map_err(|error| error.in_file(file.path()))?;
     let provenance =
         Provenance { file_name: file.file_name(), importer: read.importer, source_bytes: file.bytes().len() as u64, licence: read.licence };
-    Checkpoint::new(vec![file], read.arrays, Config::Llama(read.source), None, provenance)
+    Checkpoint::new(vec![file], read.arrays, Config::Llama(read.source), read.tokenizer, provenance)
 }
 
 struct Read {
     source: LlamaSource,
     arrays: Vec<Array>,
+    tokenizer: Option<TokenizerSource>,
     importer: &'static str,
     licence: Option<String>,
 }
@@ -38,9 +41,10 @@ fn read(file: &Mapping) -> Result<Read> {
     check_quantisation(&container)?;
     let source = config::read(&container, family)?;
     let arrays = tensors::arrays(&container, &source.config)?;
+    let tokenizer = tokenizer::read(&container, source.config.vocab_size)?;
     let importer = if container.version == 2 { "GGUF v2" } else { "GGUF v3" };
     let licence = container.text("general.license")?.filter(|licence| !licence.is_empty()).map(str::to_owned);
-    Ok(Read { source, arrays, importer, licence })
+    Ok(Read { source, arrays, tokenizer, importer, licence })
 }
 
 /// Block formats changed once, before GGUF; files say which they hold.

@@ -36,7 +36,8 @@ pub(super) fn build(container: &Container<'_>, vocabulary: Vocabulary<'_>) -> Re
     let dummy_prefix = container.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
     let add_bos = container.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(vocabulary.bos.is_some());
     let mut notes = vocabulary.notes.clone();
-    let left = vocabulary.types.iter().zip(0u32..).filter(|(kind, token)| **kind == TokenType::UserDefined && !special.contains(token)).count();
+    let left =
+        vocabulary.types.iter().zip(0u32..).filter(|(kind, token)| **kind == TokenType::UserDefined && !special.contains(token)).count();
     if left > 0 {
         notes.push(format!("{left} of the tokens are user-defined: text that spells one becomes other tokens"));
     }
@@ -44,7 +45,8 @@ pub(super) fn build(container: &Container<'_>, vocabulary: Vocabulary<'_>) -> Re
     for (place, token) in eos.iter_mut().zip(&vocabulary.eos) {
         *place = *token;
     }
-    let unknown = vocabulary.unk.or_else(|| vocabulary.types.iter().zip(0..).find(|(kind, _)| **kind == TokenType::Unknown).map(|(_, token)| token));
+    let unknown =
+        vocabulary.unk.or_else(|| vocabulary.types.iter().zip(0..).find(|(kind, _)| **kind == TokenType::Unknown).map(|(_, token)| token));
     let facts = TokenizerFacts {
         kind: TokenizerKind::SentencepieceBpe,
         n_pieces: count as u32,

@@ -74,7 +74,9 @@ fn vocabulary<'a>(container: &Container<'a>, vocab_size: u32) -> Result<Vocabula
     }
     ends_by_name(&pieces, &types, &mut eos, &mut notes);
     if container.bool("tokenizer.ggml.add_eos_token")? == Some(true) {
-        notes.push("the file wants an end-of-text token behind every text (add_eos_token); prompts are continued, so none is added".to_owned());
+        notes.push(
+            "the file wants an end-of-text token behind every text (add_eos_token); prompts are continued, so none is added".to_owned(),
+        );
     }
     let chat_template = container.text("tokenizer.chat_template")?.map(str::to_owned);
     Ok(Vocabulary { pieces, types, bos: id("bos")?, eos, unk: id("unknown")?, pad: id("padding")?, chat_template, notes })
@@ -142,11 +144,11 @@ impl Vocabulary<'_> {
         std::str::from_utf8(piece).map_err(|_| Error::damaged(format!("token {token} of tokenizer.ggml.tokens is not UTF-8")).advise(AGAIN))
     }
 
-    /// Whether the chat template writes a token that text may hold as well.
-    pub(super) fn in_template(&self, piece: &[u8]) -> bool {
+    /// Whether a token that the users defined is one that chats are made of: the template writes it, or it has the form that such tokens have.
+    fn in_chats(&self, piece: &[u8]) -> bool {
         let Ok(text) = std::str::from_utf8(piece) else { return false };
-        let Some(template) = &self.chat_template else { return false };
-        !text.is_empty() && template.contains(text) || text.starts_with("<|") && text.ends_with("|>")
+        let written = self.chat_template.as_ref().is_some_and(|template| !text.is_empty() && template.contains(text));
+        written || text.starts_with("<|") && text.ends_with("|>")
     }
 
     /// Tokens that text never becomes: those for control, and those of the users' that the chat template writes.
@@ -154,7 +156,7 @@ impl Vocabulary<'_> {
         let tokens = (0..).zip(&self.pieces).zip(&self.types);
         let special = tokens.filter(|((_, piece), kind)| match kind {
             TokenType::Control => true,
-            TokenType::UserDefined => self.in_template(piece),
+            TokenType::UserDefined => self.in_chats(piece),
             _ => false,
         });
         special.map(|((token, _), _)| token).collect()
@@ -202,7 +204,10 @@ fn byte_level(container: &Container<'_>, vocabulary: Vocabulary<'_>) -> Result<T
             Some((pair.get(..at)?.to_owned(), pair.get(at + 1..)?.to_owned()))
         });
         let Some(sides) = sides else {
-            let what = format!("merge {rank} of tokenizer.ggml.merges is {:?}, not two pieces with a space between", String::from_utf8_lossy(pair));
+            let what = format!(
+                "merge {rank} of tokenizer.ggml.merges is {:?}, not two pieces with a space between",
+                String::from_utf8_lossy(pair)
+            );
             return Err(Error::damaged(what).advise(AGAIN));
         };
         merges.push(sides);

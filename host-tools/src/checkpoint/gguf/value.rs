@@ -140,13 +140,11 @@ impl<'a> List<'a> {
     }
 
     /// Whether its elements are strings.
-    #[allow(dead_code, reason = "the tokenizer comes to it")]
     pub(super) fn is_text(&self) -> bool {
         self.kind == TEXT
     }
 
     /// The elements.
-    #[allow(dead_code, reason = "the tokenizer comes to it")]
     pub(super) fn values(&self) -> impl Iterator<Item = Value<'a>> {
         let (kind, bytes) = (self.kind, self.bytes);
         let mut cursor = Cursor::new(bytes, 0);

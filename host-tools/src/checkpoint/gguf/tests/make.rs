@@ -12,7 +12,6 @@ pub(crate) enum Value {
     Text(Vec<u8>),
     Texts(Vec<Vec<u8>>),
     I32s(Vec<i32>),
-    #[allow(dead_code, reason = "the tokenizer comes to it")]
     F32s(Vec<f32>),
     /// Kind and bytes as they are.
     Raw(u32, Vec<u8>),

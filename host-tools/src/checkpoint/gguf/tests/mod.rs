@@ -5,3 +5,4 @@ mod configuration;
 mod container;
 pub(crate) mod make;
 mod models;
+mod tokenizers;
