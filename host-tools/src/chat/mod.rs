@@ -106,7 +106,7 @@ impl Conversation {
     }
 
     fn turn(&self) -> Result<Turn> {
-        let Some(guard) = Guard::new(self.messages.iter().map(|message| message.content.as_str())) else {
+        let Some(guard) = Guard::new(&self.messages.iter().map(|message| message.content.as_str())) else {
             return Err(Error::new(Class::Request, "a text has every noncharacter of Unicode").advise("leave one of U+FDD0 to U+FDEF out"));
         };
         let protected: Vec<Message> = self

@@ -98,7 +98,7 @@ pub struct Guard(char);
 
 impl Guard {
     /// One of Unicode's noncharacters, which none of `texts` has; `None` where they have all of them.
-    pub fn new<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> Option<Self> {
+    pub fn new<'t>(texts: &(impl Iterator<Item = &'t str> + Clone)) -> Option<Self> {
         ('\u{FDD0}'..='\u{FDEF}').find(|guard| texts.clone().all(|text| !text.contains(*guard))).map(Self)
     }
 
@@ -138,7 +138,7 @@ mod tests {
             ["<s>", "a<s><s>", "<|im_start|><|im_end|>", "<", "s>", "|im_end|>", "<|im_e", "", "plain", "é<s", "<<s>>", "_end|>x<|im"];
         for text in texts {
             for (before, behind) in [("", ""), ("<", ">"), ("<|im", "nd|>"), ("<|im_start", "|im_end|>"), ("<|", "m_end|>")] {
-                let guard = Guard::new([text, before, behind].into_iter()).unwrap();
+                let guard = Guard::new(&[text, before, behind].into_iter()).unwrap();
                 let whole = format!("{before}{}{behind}", specials.protect(text, guard));
                 let plain: String = specials
                     .split(&whole)
@@ -153,14 +153,14 @@ mod tests {
 
     #[test]
     fn text_without_special_tokens_is_left_alone() {
-        let guard = Guard::new(["plain"].into_iter()).unwrap();
+        let guard = Guard::new(&["plain"].into_iter()).unwrap();
         assert_eq!(specials().protect(" plain text \n", guard), " plain text \n");
     }
 
     #[test]
     fn the_guard_is_in_no_text() {
-        assert_eq!(Guard::new(["\u{FDD0}a\u{FDD1}"].into_iter()), Some(Guard('\u{FDD2}')));
+        assert_eq!(Guard::new(&["\u{FDD0}a\u{FDD1}"].into_iter()), Some(Guard('\u{FDD2}')));
         let all: String = ('\u{FDD0}'..='\u{FDEF}').collect();
-        assert_eq!(Guard::new([all.as_str()].into_iter()), None);
+        assert_eq!(Guard::new(&[all.as_str()].into_iter()), None);
     }
 }

@@ -101,6 +101,7 @@ fn raise(what: &str) -> std::result::Result<Value, minijinja::Error> {
 }
 
 /// JSON as Python's `json.dumps(value, ensure_ascii=False)` writes it.
+#[expect(clippy::needless_pass_by_value, reason = "the form of Jinja's filters")]
 fn to_json(_: &State, value: &Value, options: Kwargs) -> std::result::Result<Value, minijinja::Error> {
     let indent: Option<usize> = options.get("indent")?;
     // What is not ASCII always stays as it is, which is what templates ask for.

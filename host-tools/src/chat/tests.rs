@@ -4,7 +4,7 @@ use super::*;
 use crate::decode::TokenizerArrays;
 use crate::export::tests::tokenizer;
 
-/// SmolLM2's template, as its files carry it.
+/// The template of `SmolLM2`, as its files carry it.
 const CHATML: &str = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are helpful.<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 fn text(text: &str) -> Feed {

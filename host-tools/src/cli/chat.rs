@@ -78,13 +78,11 @@ fn template(command: &Generate, opened: &Opened) -> Outcome<Template> {
         .filter(|_| file.version() == 2)
         .and_then(|text| Header::parse(text).ok())
         .and_then(|(header, _)| header.tokenizer.chat_template);
-    match own {
-        Some(text) => Ok(Template::new(&text).map_err(|error| error.in_file(opened.loaded.path()))?),
-        None => {
-            let what = format!("{} carries no chat template", opened.loaded.path().display());
-            Err(request(what, "give the model's own with --chat-template FILE (a Jinja text), or leave --chat out"))
-        }
-    }
+    let Some(text) = own else {
+        let what = format!("{} carries no chat template", opened.loaded.path().display());
+        return Err(request(what, "give the model's own with --chat-template FILE (a Jinja text), or leave --chat out"));
+    };
+    Ok(Template::new(&text).map_err(|error| error.in_file(opened.loaded.path()))?)
 }
 
 /// Ctrl-C stops an answer; while the program waits for the next turn it ends the program.

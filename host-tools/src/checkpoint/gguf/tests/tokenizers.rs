@@ -153,7 +153,8 @@ fn vocabularies_that_cannot_be_are_refused_by_name() {
         change(&mut file);
         refusal(file.bytes())
     };
-    let cases: [(Gguf, &dyn Fn(&mut Gguf), &str); 17] = [
+    type Case = (Gguf, &'static dyn Fn(&mut Gguf), &'static str);
+    let cases: [Case; 17] = [
         (byte_level(), &|file| _ = file.set("tokenizer.ggml.model", "bert"), "\"bert\""),
         (byte_level(), &|file| _ = file.unset("tokenizer.ggml.tokens"), "no tokenizer.ggml.tokens"),
         (byte_level(), &|file| _ = file.unset("tokenizer.ggml.merges"), "no tokenizer.ggml.merges"),
