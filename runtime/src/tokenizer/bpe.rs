@@ -1,4 +1,4 @@
-//! Encoding of sentencepiece-style BPE in the caller's scratch: the symbols as a linked list, the pairs that can merge in a heap.
+//! Merging in the caller's scratch, for sentencepiece-style BPE and for the parts of byte-level BPE: the symbols as a linked list, the pairs that can merge in a heap.
 //!
 //! Every symbol that can merge with the one after it has one entry in the heap, at a place that the symbol knows; so an entry is replaced or taken out when a
 //! neighbour changes, and the heap never holds more than one entry a symbol.
@@ -29,15 +29,24 @@ const PLACE: usize = 4;
 /// A pair in the heap: rank of its score, then the number of its left symbol, turned round so that the leftmost is the greatest.
 type Entry = [u32; ENTRY_WORDS];
 
+/// Puts the token that begins a text first, if there is one, and returns how many words it takes.
+#[inline]
+pub(super) fn begin(bos: Option<u32>, scratch: &mut [u32]) -> Result<usize, Error> {
+    let found = scratch.len() as u64;
+    match (bos, scratch) {
+        (None, _) => Ok(0),
+        (Some(bos), [first, ..]) => {
+            *first = bos;
+            Ok(1)
+        }
+        (Some(_), []) => Err(Error::ScratchTooSmall { needed: 1, found }),
+    }
+}
+
 /// Encodes `text` into the beginning of `scratch` and returns the number of tokens.
 #[inline(never)]
 pub(super) fn encode(tokenizer: &Tokenizer<'_>, text: &[u8], bos: Option<u32>, scratch: &mut [u32]) -> Result<usize, Error> {
-    let head = usize::from(bos.is_some());
-    if let Some(bos) = bos {
-        let found = scratch.len() as u64;
-        let Some(first) = scratch.first_mut() else { return Err(Error::ScratchTooSmall { needed: 1, found }) };
-        *first = bos;
-    }
+    let head = begin(bos, scratch)?;
     if text.is_empty() {
         return Ok(head);
     }
@@ -49,23 +58,33 @@ pub(super) fn encode(tokenizer: &Tokenizer<'_>, text: &[u8], bos: Option<u32>, s
     if needed > scratch.len() || symbols >= NONE as usize {
         return Err(too_small);
     }
-    let Some((node_words, heap_words)) = scratch.get_mut(head..).and_then(|words| words.split_at_mut_checked(symbols * NODE_WORDS)) else {
-        return Err(too_small);
+    match scratch.get_mut(head..) {
+        Some(words) => encode_part(tokenizer, text, symbols, words).map(|count| head + count),
+        None => Err(too_small),
+    }
+}
+
+/// Encodes `text`, which has at most `symbols` symbols, into the beginning of `scratch`, which has [`WORDS_PER_SYMBOL`] words for each of them.
+#[inline]
+pub(super) fn encode_part(tokenizer: &Tokenizer<'_>, text: &[u8], symbols: usize, scratch: &mut [u32]) -> Result<usize, Error> {
+    let found = scratch.len() as u64;
+    let Some((node_words, heap_words)) = scratch.split_at_mut_checked(symbols.saturating_mul(NODE_WORDS)) else {
+        return Err(Error::ScratchTooSmall { needed: symbols.saturating_mul(WORDS_PER_SYMBOL) as u64, found });
     };
     let (nodes, _) = node_words.as_chunks_mut::<NODE_WORDS>();
     let (heap, _) = heap_words.as_chunks_mut::<ENTRY_WORDS>();
     let mut merger = Merger { tokenizer, nodes, heap, pairs: 0 };
     let count = merger.split(text)?;
     merger.merge(count);
-    Ok(compact(scratch, head))
+    Ok(compact(scratch))
 }
 
 /// Writes the tokens that are left one after the other. A node is always read before its words are written over: the n-th token lands no further than the beginning of the n-th node.
-fn compact(scratch: &mut [u32], head: usize) -> usize {
-    let mut count = head;
+fn compact(scratch: &mut [u32]) -> usize {
+    let mut count = 0;
     let mut symbol = 0;
     while symbol != NONE {
-        let node = scratch.get(head + symbol as usize * NODE_WORDS..).and_then(|rest| rest.first_chunk::<NODE_WORDS>()).copied();
+        let node = scratch.get(symbol as usize * NODE_WORDS..).and_then(|rest| rest.first_chunk::<NODE_WORDS>()).copied();
         let (Some(node), Some(place)) = (node, scratch.get_mut(count)) else { break };
         *place = node[TOKEN];
         count += 1;
@@ -94,7 +113,8 @@ impl Merger<'_, '_, '_> {
             self.append(&mut count, space);
         }
         let mut rest = text;
-        while let Some((character, tail)) = rest.split_at_checked(character_len(rest)) {
+        let bytewise = self.tokenizer.is_byte_level();
+        while let Some((character, tail)) = rest.split_at_checked(if bytewise { 1 } else { character_len(rest) }) {
             let [first, ..] = character else { break };
             if let Some(token) = self.tokenizer.vocabulary.find(character, b"") {
                 self.append(&mut count, token);
@@ -160,6 +180,11 @@ impl Merger<'_, '_, '_> {
         let &[first, _, right, _, _] = self.nodes.get(left as usize)?;
         let &[second, ..] = self.nodes.get(right as usize)?;
         let tokenizer = self.tokenizer;
+        #[cfg(feature = "bpe")]
+        if tokenizer.is_byte_level() {
+            // The lowest rank first: the heap gives the greatest.
+            return tokenizer.vocabulary.merge(first, second).map(|(rank, merged)| (merged, !rank));
+        }
         if tokenizer.vocabulary.byte_of(first).is_some() || tokenizer.vocabulary.byte_of(second).is_some() {
             return None;
         }

@@ -5,10 +5,14 @@
 //! - control tokens (begin, end, padding, unknown) and byte tokens are never found by their text: a typed `<s>` or `<0x0A>` stays text;
 //! - byte tokens take no part in merges.
 //!
+//! Byte-level BPE (the cargo feature `bpe`) follows Hugging Face's `tokenizers`, in the same time; there too, special tokens are never found by their text.
+//!
 //! With Llama's vocabularies neither makes a difference. Text that is not UTF-8 is encoded byte by byte; nothing is ever lost: what has no
 //! token is an error. U+2581, the stand-in for a space in sentencepiece's own files, is an ordinary character here, as in llama2.c.
 
 mod bpe;
+#[cfg(feature = "bpe")]
+mod byte_level;
 mod utf8;
 
 #[cfg(test)]
@@ -94,6 +98,11 @@ impl<'a> Tokenizer<'a> {
         match self.facts().kind {
             TokenizerKind::Bytes => self.encode_bytes(text, bos, scratch),
             TokenizerKind::SentencepieceBpe => bpe::encode(self, text, bos, scratch),
+            #[cfg(feature = "bpe")]
+            TokenizerKind::ByteLevelBpe => {
+                let head = bpe::begin(bos, scratch)?;
+                byte_level::encode(self, text, head, scratch)
+            }
             _ => Err(Error::Tokenizer { key: TokenizerKey::Kind, rule: Rule::Missing, found: 0, allowed: 0 }),
         }
     }
@@ -142,8 +151,14 @@ impl<'a> Tokenizer<'a> {
                     piece => Piece(Text::Borrowed(piece)),
                 }
             }
+            #[cfg(feature = "bpe")]
+            TokenizerKind::ByteLevelBpe => Piece(Text::Borrowed(self.piece(token))),
             _ => Piece::EMPTY,
         }
+    }
+
+    fn is_byte_level(&self) -> bool {
+        cfg!(feature = "bpe") && self.facts().kind == TokenizerKind::ByteLevelBpe
     }
 
     /// The bytes of a piece as they are stored (a byte token's are its name, `<0x41>`); none for a token that the vocabulary does not have.
