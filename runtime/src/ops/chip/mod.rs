@@ -20,3 +20,13 @@ mod cortex_m_dsp;
 pub(crate) use cortex_m_dsp::*;
 #[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))]
 pub(crate) use cortex_m4f::*;
+
+#[cfg(any(
+    test,
+    all(
+        feature = "soft-float",
+        target_os = "none",
+        any(all(target_arch = "arm", not(target_abi = "eabihf")), all(target_arch = "riscv32", not(target_feature = "f")))
+    )
+))]
+mod soft;

@@ -1,0 +1,180 @@
+@ Addition, subtraction and multiplication of f32 for Cortex-M0 and other cores of Armv6-M. Included by mod.rs, which says what this is.
+@
+@ Operands in r0 and r1, the result in r0; r1 to r3 and r12 are lost. What is not finite, subnormal, or so large or small that the result might be, is left to mod.rs.
+
+    .syntax unified
+    .thumb
+
+    .section .text.dmexp_soft_add, "ax", %progbits
+    .p2align 1
+    .global __aeabi_fsub, __aeabi_fadd
+    .type __aeabi_fsub, %function
+    .type __aeabi_fadd, %function
+    .thumb_func
+__aeabi_fsub:
+    movs r2, #1
+    lsls r2, r2, #31
+    eors r1, r2
+    .thumb_func
+__aeabi_fadd:
+    lsls r2, r0, #1
+    lsls r3, r1, #1
+    cmp r2, r3
+    bhs 1f
+    mov r12, r0
+    mov r0, r1
+    mov r1, r12
+    mov r12, r2
+    mov r2, r3
+    mov r3, r12
+1:  @ a is the larger. Its exponent must leave room for a carry above and 25 digits below; a smaller operand of 0 is then far below.
+    lsrs r2, r2, #24
+    lsrs r3, r3, #24
+    subs r3, r2, r3
+    subs r2, #27
+    cmp r2, #226
+    bhi 9f
+    cmp r3, #25
+    bhi 8f
+    push {r4, r5, lr}
+    @ r2: sign and exponent of the result; r0, r1: 24 digits each with 7 places after them; r5: the signs' difference
+    lsrs r2, r0, #23
+    mov r5, r0
+    eors r5, r1
+    movs r4, #1
+    lsls r4, r4, #31
+    lsls r0, r0, #8
+    orrs r0, r4
+    lsrs r0, r0, #1
+    lsls r1, r1, #8
+    orrs r1, r4
+    lsrs r1, r1, #1
+    @ b is shifted by the difference r3; what falls out is kept as one digit.
+    mov r12, r5
+    mov r4, r1
+    lsrs r1, r3
+    movs r5, #32
+    subs r5, r3
+    lsls r4, r5
+    subs r5, r4, #1
+    sbcs r4, r5
+    orrs r1, r4
+    mov r5, r12
+    tst r5, r5
+    bmi 3f
+    adds r0, r1
+    bmi 5f
+2:  @ The leading digit, in bit 30, adds 1 to the exponent. A half and more rounds up, a tie (which alone overflows when negated) to even.
+    subs r2, #1
+    lsls r2, r2, #23
+    lsls r4, r0, #25
+    lsrs r0, r0, #7
+    adcs r0, r2
+    rsbs r4, r4, #0
+    bvs 6f
+    pop {r4, r5, pc}
+5:  @ A carry: 24 digits from bit 31 on.
+    lsls r2, r2, #23
+    lsls r4, r0, #24
+    lsrs r0, r0, #8
+    adcs r0, r2
+    rsbs r4, r4, #0
+    bvs 6f
+    pop {r4, r5, pc}
+6:  lsrs r0, r0, #1
+    lsls r0, r0, #1
+7:  pop {r4, r5, pc}
+8:  bx lr
+3:  subs r0, r1
+    beq 7b
+    lsls r4, r0, #1
+    bmi 2b
+4:  lsls r0, r0, #1
+    subs r2, #1
+    lsls r4, r0, #1
+    bpl 4b
+    b 2b
+9:  ldr r3, =dmexp_soft_add
+    bx r3
+    .pool
+    .size __aeabi_fadd, . - __aeabi_fadd
+
+    .section .text.dmexp_soft_mul, "ax", %progbits
+    .p2align 1
+    .global __aeabi_fmul
+    .type __aeabi_fmul, %function
+    .thumb_func
+__aeabi_fmul:
+    @ Exponents of 64 to 191 in both: the sum r2, less 1, is the result's, unless it is too large.
+    lsls r2, r0, #1
+    lsrs r2, r2, #24
+    subs r2, #64
+    cmp r2, #127
+    bhi 9f
+    lsls r3, r1, #1
+    lsrs r3, r3, #24
+    subs r3, #64
+    cmp r3, #127
+    bhi 9f
+    adds r2, r3
+    cmp r2, #252
+    bhi 9f
+    push {r4, r5, r6, lr}
+    mov r4, r0
+    eors r4, r1
+    lsrs r4, r4, #31
+    lsls r4, r4, #8
+    orrs r2, r4
+    @ r0, r1: the upper 16 of the 24 digits; r3, r4: the lower 8
+    movs r5, #128
+    lsls r5, r5, #8
+    uxtb r3, r0
+    uxtb r4, r1
+    lsls r0, r0, #9
+    lsrs r0, r0, #17
+    orrs r0, r5
+    lsls r1, r1, #9
+    lsrs r1, r1, #17
+    orrs r1, r5
+    @ The product is 2^16 r0 r1 + 2^8 (r0 r4 + r3 r1) + r3 r4; its upper 32 digits go to r0, the rest is kept as one digit.
+    mov r5, r3
+    muls r5, r4
+    muls r4, r0
+    muls r3, r1
+    adds r3, r4
+    lsrs r4, r5, #8
+    adds r3, r4
+    muls r0, r1
+    lsrs r4, r3, #8
+    adds r0, r4
+    orrs r3, r5
+    uxtb r3, r3
+    subs r4, r3, #1
+    sbcs r3, r4
+    orrs r0, r3
+    bmi 1f
+    @ As in the addition.
+    lsls r2, r2, #23
+    lsls r4, r0, #25
+    lsrs r0, r0, #7
+    adcs r0, r2
+    rsbs r4, r4, #0
+    bvs 6f
+    pop {r4, r5, r6, pc}
+1:  adds r2, #1
+    lsls r2, r2, #23
+    lsls r4, r0, #24
+    lsrs r0, r0, #8
+    adcs r0, r2
+    rsbs r4, r4, #0
+    bvs 6f
+    pop {r4, r5, r6, pc}
+6:  lsrs r0, r0, #1
+    lsls r0, r0, #1
+    pop {r4, r5, r6, pc}
+9:  ldr r3, =dmexp_soft_mul
+    bx r3
+    .pool
+    .size __aeabi_fmul, . - __aeabi_fmul
+
+    .text
