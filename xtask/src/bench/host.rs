@@ -10,8 +10,14 @@ use std::path::{Path, PathBuf};
 /// Runs of which the median counts.
 const RUNS: usize = 5;
 
-/// New tokens a run.
-const STEPS: &str = "200";
+/// New tokens a run, from the beginning of a text.
+const USUAL: &[&str] = &["--steps", "200"];
+
+/// Fewer for a model of a hundred million parameters, which has no token that begins a text.
+const SMOLLM2_RUN: &[&str] = &["--steps", "32", "--prompt", "Once", "--context", "256"];
+
+/// Names SmolLM2's GGUF file, which is not part of the repository: without it there are no rows of it.
+const SMOLLM2: &str = "DMEXP_SMOLLM2";
 
 const DTYPES: &[&str] = &["f32", "f16", "bf16"];
 
@@ -20,32 +26,45 @@ pub(crate) fn measurements() -> Vec<Measurement> {
     let mut all = Vec::new();
     for dtype in DTYPES {
         for source in [models::STORIES260K, models::STORY].into_iter().filter(Source::is_here) {
-            all.push(decode(source.name, dtype, Box::new(move || source.export(dtype))));
+            all.push(decode(source.name, dtype, USUAL, Box::new(move || source.export(dtype))));
         }
-        all.push(decode("s15", dtype, Box::new(|| made_model(dtype))));
+        all.push(decode("s15", dtype, USUAL, Box::new(|| made_model(dtype))));
+        if let Some(gguf) = std::env::var_os(SMOLLM2).map(PathBuf::from) {
+            all.push(decode("smollm2", dtype, SMOLLM2_RUN, Box::new(move || smollm2(&gguf, dtype))));
+        }
     }
     all
 }
 
 /// Decoding from the beginning of a text, greedily, on one thread.
-fn decode(model: &'static str, dtype: &'static str, file: Box<dyn Fn() -> Outcome<PathBuf>>) -> Measurement {
+fn decode(model: &'static str, dtype: &'static str, run: &'static [&'static str], file: Box<dyn Fn() -> Outcome<PathBuf>>) -> Measurement {
     let rows = vec![RowSpec { id: format!("host/{model}/{dtype}/t1/decode_tokens_per_s"), unit: "tokens/s" }];
     let measure = move || {
         let file = file()?;
-        let mut rates = (0..RUNS).map(|_| rate(&file)).collect::<Outcome<Vec<f64>>>()?;
+        let mut rates = (0..RUNS).map(|_| rate(&file, run)).collect::<Outcome<Vec<f64>>>()?;
         rates.sort_by(f64::total_cmp);
         Ok(vec![rates[RUNS / 2]])
     };
     Measurement { rows, measure: Box::new(measure) }
 }
 
-fn rate(file: &Path) -> Outcome<f64> {
+fn rate(file: &Path, run: &[&str]) -> Outcome<f64> {
     let mut command = models::dmexp()?;
-    command.args(["generate", "--json", "--temp", "0", "--ignore-eos", "--steps", STEPS, "--export"]).arg(file);
+    command.args(["generate", "--json", "--temp", "0", "--ignore-eos"]).args(run).arg("--export").arg(file);
     let printed = process::capture(&mut command)?;
     let result: serde_json::Value = serde_json::from_str(&printed)
         .map_err(|error| Failure::cannot_run(format!("cannot read what `dmexp generate` prints: {error}")))?;
     result["decode"]["tokens_per_s"].as_f64().ok_or_else(|| Failure::cannot_run("`dmexp generate --json` names no decode rate"))
+}
+
+fn smollm2(gguf: &Path, dtype: &str) -> Outcome<PathBuf> {
+    let folder = paths::root().join("target/models");
+    std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_run(format!("cannot make {}: {error}", folder.display())))?;
+    let file = folder.join(format!("smollm2.{dtype}.dmexp"));
+    let mut command = models::dmexp()?;
+    command.args(["export", "run", "--quiet", "--no-golden", "--dtype", dtype, "--checkpoint"]).arg(gguf);
+    process::capture(command.arg("--out").arg(&file))?;
+    Ok(file)
 }
 
 /// The shape `s15` of llama2.c's stories15M with made-up weights and a made-up tokenizer: speed does not depend on them.
