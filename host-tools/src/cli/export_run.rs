@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Make a .dmexp file of a training checkpoint
 ///
-/// Reads llama2.c checkpoints (v0, v1 and v2), whatever they are called. A value that the element type cannot hold is refused, not clipped. The file appears when it is whole and checked: a failed or stopped export leaves what was there before.
+/// Reads llama2.c checkpoints (v0, v1 and v2) and GGUF files of the Llama family, whatever they are called. A value that the element type cannot hold is refused, not clipped. The file appears when it is whole and checked: a failed or stopped export leaves what was there before.
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 #[derive(Debug, Args)]
 #[command(after_help = "\
