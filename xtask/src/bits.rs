@@ -97,12 +97,12 @@ fn cases_of(board: &Board, source: Source, full: bool) -> Outcome<Vec<Case>> {
     };
     let mut cases = Vec::new();
     let loads = board.load_address.is_some();
-    let firmware = if loads { Some(board::build(board, &[], &board.model.export(qemu::DEFAULT_DTYPE)?)?) } else { None };
+    let firmware = if loads { Some(board::build(board, &[board::MEASURE], &board.model.export(qemu::DEFAULT_DTYPE)?)?) } else { None };
     for dtype in DTYPES {
         let model = source.export(dtype)?;
         let elf = match &firmware {
             Some(elf) => elf.clone(),
-            None => kept(&board::build(board, &[], &model)?, board, dtype)?,
+            None => kept(&board::build(board, &[board::MEASURE], &model)?, board, dtype)?,
         };
         let mut case = |kv: &'static str, shift| {
             let (model, elf) = (model.clone(), elf.clone());

@@ -39,6 +39,9 @@ pub(crate) enum Floats {
     Software,
 }
 
+/// The feature of a board's firmware that has the commands to measure and compare.
+pub(crate) const MEASURE: &str = "measure";
+
 /// Every board.
 pub(crate) const ALL: &[Board] = &[
     AN386,

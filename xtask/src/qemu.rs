@@ -56,7 +56,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     if compare {
         return check(board, &command, limit);
     }
-    let elf = board::build(board, &[], &board.model.export(&dtype)?)?;
+    let elf = board::build(board, &[board::MEASURE], &board.model.export(&dtype)?)?;
     if count || profile {
         let run = plugin::run(board, &elf, &command, limit, profile)?;
         print!("{}{}", String::from_utf8_lossy(&run.written), counts(&run.report));

@@ -5,8 +5,12 @@
 //!
 //! - `story [SEED]`, or nothing: the story of the built-in model
 //! - `info [CONTEXT]`: what the model is, and the arena that it needs for so many positions
+//!
+//! And with the feature `measure`:
+//!
 //! - `logits KV COUNT`: the logits of COUNT positions of the greedy text, as raw little-endian f32
 //! - `bench KV COUNT`: the same steps, each between the counting markers, then the stack used
+//! - `kernel DTYPE ROWS COLUMNS GROUP SHIFT`: one product of a made-up matrix between the counting markers, compared with the exact sums
 //!
 //! `file SHIFT LENGTH` before a command takes the model file that was loaded into memory, SHIFT bytes past an aligned address, in place of the built-in one.
 
@@ -17,6 +21,8 @@ mod command;
 #[cfg_attr(target_arch = "riscv32", path = "riscv.rs")]
 mod core_of;
 pub mod machine;
+#[cfg(feature = "measure")]
+mod measure;
 mod semihost;
 mod stack;
 mod story;
@@ -24,10 +30,12 @@ mod text;
 pub mod uart;
 
 use command::Words;
+use dmexp::Model;
 use dmexp::format::file::ModelFile;
 use dmexp::format::layout::LlamaLayout;
 use dmexp::format::{Error, KvDType};
-use dmexp::{Memory, Model, Sampler, Session, Step};
+#[cfg(feature = "measure")]
+use dmexp::{Memory, Sampler, Session};
 use embedded_io::Write;
 use story::Story;
 use text::Text;
@@ -69,7 +77,11 @@ fn run<B: Board>(board: &mut B, line: &[u8]) -> i32 {
     let status = match outcome {
         Ok(true) => DONE,
         Ok(false) => {
-            text.say("dmexp: unknown command; this firmware knows: [file SHIFT LENGTH] story [SEED] | info [CONTEXT] | logits KV COUNT | bench KV COUNT\n");
+            text.say("dmexp: unknown command; this firmware knows: [file SHIFT LENGTH] story [SEED] | info [CONTEXT]");
+            if cfg!(feature = "measure") {
+                text.say(" | logits KV COUNT | bench KV COUNT | kernel DTYPE ROWS COLUMNS GROUP SHIFT");
+            }
+            text.say("\n");
             UNKNOWN
         }
         Err(error) => {
@@ -84,30 +96,27 @@ fn run<B: Board>(board: &mut B, line: &[u8]) -> i32 {
 /// What is to be done with a model.
 #[derive(Clone, Copy)]
 enum Task {
-    Story { seed: u32 },
-    Info { context: Option<u32> },
-    Logits { count: u32 },
-    Bench { count: u32 },
+    Story {
+        seed: u32,
+    },
+    Info {
+        context: Option<u32>,
+    },
+    #[cfg(feature = "measure")]
+    Measure(measure::Measure),
 }
 
 impl Task {
     /// The task that `word` and the words after it name, and how keys and values are to be kept for it.
     fn parse(word: &[u8], words: &mut Words<'_>) -> Option<(Self, KvDType)> {
-        let measures = match word {
-            b"" | b"story" => return Some((Self::Story { seed: words.number().unwrap_or(1) }, KvDType::F16)),
-            b"info" => return Some((Self::Info { context: words.number() }, KvDType::F16)),
-            b"logits" => false,
-            b"bench" => true,
-            _ => return None,
-        };
-        let kv = match words.next() {
-            b"f32" => KvDType::F32,
-            b"f16" => KvDType::F16,
-            b"q8" => KvDType::Q8,
-            _ => return None,
-        };
-        let count = words.number().unwrap_or(1);
-        Some((if measures { Self::Bench { count } } else { Self::Logits { count } }, kv))
+        match word {
+            b"" | b"story" => Some((Self::Story { seed: words.number().unwrap_or(1) }, KvDType::F16)),
+            b"info" => Some((Self::Info { context: words.number() }, KvDType::F16)),
+            #[cfg(feature = "measure")]
+            _ => measure::Measure::parse(word, words).map(|(task, kv)| (Self::Measure(task), kv)),
+            #[cfg(not(feature = "measure"))]
+            _ => None,
+        }
     }
 }
 
@@ -119,6 +128,11 @@ fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<bool, Error> {
         let (Some(shift), Some(len)) = (words.number(), words.number()) else { return Ok(false) };
         place = Some((shift as usize, len as usize));
         word = words.next();
+    }
+    #[cfg(feature = "measure")]
+    if word == b"kernel" {
+        let (_, memory) = board.spare_memory();
+        return measure::kernel(board, words, memory).map_or(Ok(false), |done| done.map(|()| true));
     }
     let Some((task, kv)) = Task::parse(word, words) else { return Ok(false) };
     let (memory, arena) = board.spare_memory();
@@ -147,26 +161,14 @@ fn with_model<B: Board>(board: &mut B, model: Model<'static>, task: Task, arena:
     match task {
         Task::Story { seed } => story::tell(u64::from(seed), board.output()),
         Task::Info { context } => info(board, &model, context.unwrap_or(model.context())),
-        Task::Logits { .. } | Task::Bench { .. } => {
+        #[cfg(feature = "measure")]
+        Task::Measure(task) => {
             let arena = if arena.is_empty() { story::arena()?.words() } else { arena };
             match Session::new(model, arena, Sampler::greedy()) {
-                Ok(ref mut session) => steps(board, session, task),
+                Ok(ref mut session) => measure::steps(board, session, task),
                 Err(error) => Err(error),
             }
         }
-    }
-}
-
-/// Begins a text with the begin-of-text token (or token 0) and either measures steps or writes logits.
-#[inline(never)]
-fn steps<B: Board>(board: &mut B, session: &mut Session<'_>, task: Task) -> Result<(), Error> {
-    let bos = session.model().tokenizer().facts().bos;
-    let first = if bos < session.model().network().config().vocab_size { bos } else { 0 };
-    session.push_tokens(&[first])?;
-    match task {
-        Task::Bench { count } => bench(board, session, count),
-        Task::Logits { count } => logits(board, session, count),
-        Task::Story { .. } | Task::Info { .. } => Ok(()),
     }
 }
 
@@ -186,41 +188,5 @@ fn info<B: Board>(board: &mut B, model: &Model<'_>, context: u32) -> Result<(), 
     ] {
         text.figure(name, value);
     }
-    text.finish()
-}
-
-/// Writes the logits of `count` positions of the greedy text.
-#[inline(never)]
-fn logits<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Error> {
-    for _ in 0..count {
-        let logits = session.logits()?;
-        let mut text = Text::new(board.output());
-        for logit in logits {
-            text.bytes(&logit.to_le_bytes());
-        }
-        text.finish()?;
-        let best = dmexp::sampler::argmax(logits).map_or(0, |(token, _)| token);
-        if session.position() < session.model().context() {
-            session.push_tokens(&[best])?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes `count` steps, each a counted region of its own.
-#[inline(never)]
-fn bench<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Error> {
-    for _ in 0..count {
-        board.count_begin();
-        let step = session.step();
-        board.count_end();
-        if let Step::Stop(_) = step? {
-            break;
-        }
-    }
-    let peak = board.stack_peak();
-    let mut text = Text::new(board.output());
-    text.figure("regions", session.position());
-    text.figure("stack_peak_bytes", peak as u32);
     text.finish()
 }

@@ -27,7 +27,7 @@ pub mod vocabulary;
 
 pub use dtype::{DType, KvDType};
 pub use error::{ConfigKey, Error, Part, Plane, Rule, SamplingKey, TokenizerKey};
-pub use planes::Planes;
+pub use planes::{Planes, Quantised};
 pub use tensor::{Dims, TensorView};
 
 /// The number of the canonical arithmetic (docs/format/arithmetic.md) that this version computes.

@@ -109,6 +109,59 @@ const fn fault(tensor: u32, rule: Rule, found: u32, allowed: u32) -> Error {
     Error::Tensor { tensor, rule, found: found as u64, allowed: allowed as u64 }
 }
 
+/// The planes of a quantised tensor, found once for a whole product: by additions of machine words, where [`Planes`] is careful in 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantised<'a> {
+    /// The codes, row after row.
+    pub codes: &'a [u8],
+    /// Bytes from one row of codes to the next.
+    pub row_stride: usize,
+    /// Elements of a row that share a multiplier.
+    pub group_len: usize,
+    /// Groups in a row.
+    pub groups: usize,
+    /// Little-endian `f32`: one a row, or a single one in t2.
+    pub scales: &'a [u8],
+    /// One a group; none in q8 with one group a row.
+    pub multipliers: &'a [u8],
+    /// Little-endian `i16`, one a group of q4.
+    pub offsets: &'a [u8],
+}
+
+impl<'a> TensorView<'a> {
+    /// The planes; all empty for a type that is not quantised.
+    #[inline(never)]
+    pub fn quantised(&self) -> Quantised<'a> {
+        let (rows, cols, group) = (self.rows(), self.cols(), self.group() as usize);
+        let (code_bytes, scales) = match self.dtype() {
+            DType::Q8 => (cols, rows),
+            DType::Q4 => (cols.div_ceil(2), rows),
+            DType::T2 => (cols.div_ceil(4), 1),
+            _ => (0, 0),
+        };
+        // `new` compared all of these with the length of the bytes, which a word counts: nothing wraps.
+        let row_stride = code_bytes.wrapping_add(3) & !3;
+        let groups = if group == 0 { 1 } else { cols.div_ceil(group) };
+        let grouped = if self.dtype() == DType::Q4 || group != 0 { rows.wrapping_mul(groups) } else { 0 };
+        let offsets = if self.dtype() == DType::Q4 { grouped } else { 0 };
+        let mut start = 0usize;
+        let mut plane = |len: usize| {
+            let plane = self.bytes().get(start..start.wrapping_add(len)).unwrap_or(&[]);
+            start = start.wrapping_add(len).wrapping_add(15) & !15;
+            plane
+        };
+        Quantised {
+            codes: plane(rows.wrapping_mul(row_stride)),
+            row_stride,
+            group_len: if group == 0 { cols } else { group },
+            groups,
+            scales: plane(scales.wrapping_mul(4)),
+            multipliers: plane(grouped),
+            offsets: plane(offsets.wrapping_mul(2)),
+        }
+    }
+}
+
 /// The planes of a quantised tensor. `new` compared the length of the bytes with [`Planes`], so nothing here can fail; for other types all planes are empty.
 impl<'a> TensorView<'a> {
     /// Where its planes lie.

@@ -7,7 +7,7 @@
 
 #[cfg(feature = "t2")]
 use super::sum::{Lanes, tree};
-use crate::format::{DType, TensorView};
+use crate::format::{DType, Quantised, TensorView};
 
 /// An activation vector as integers: what [`Activation`](super::activation::Activation) hands to the kernels.
 #[derive(Clone, Copy, Debug)]
@@ -94,25 +94,23 @@ pub(crate) fn matvec(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
 
 #[cfg(any(feature = "q8", feature = "q4"))]
 fn rows<P: Packed>(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
-    let (planes, group) = (w.planes(), w.group_len());
-    let (stride, groups) = (planes.row_stride as usize, planes.groups as usize);
-    let Some(codes) = x.codes.get(..w.cols()).filter(|codes| !codes.is_empty() && stride > 0 && groups > 0) else {
+    let Quantised { codes, row_stride, group_len, groups, scales, multipliers, offsets } = w.quantised();
+    let Some(x_codes) = x.codes.get(..w.cols()).filter(|x| !x.is_empty() && row_stride > 0) else {
         out.fill(0.0);
         return;
     };
-    // A row that is one group has no multiplier: it is 1.
-    let (multipliers, offsets) = (w.multipliers(), w.offsets().as_chunks::<2>().0);
-    let scales = w.scales().as_chunks::<4>().0;
+    let offsets = offsets.as_chunks::<2>().0;
     let mut first = 0usize;
-    for ((y, row), scale) in out.iter_mut().zip(w.codes().chunks_exact(stride)).zip(scales) {
+    for ((y, row), scale) in out.iter_mut().zip(codes.chunks_exact(row_stride)).zip(scales.as_chunks::<4>().0) {
         let multipliers = multipliers.get(first..).unwrap_or(&[]);
-        let mut sum = if multipliers.is_empty() { group_dot::<P>(row, codes) } else { 0 };
-        for ((row, x), multiplier) in row.chunks(group.div_ceil(P::PER_BYTE)).zip(codes.chunks(group)).zip(multipliers) {
-            sum += group_dot::<P>(row, x) * i64::from(*multiplier);
+        // A row that is one group has no multiplier: it is 1.
+        let mut sum = if multipliers.is_empty() { group_dot::<P>(row, x_codes) } else { 0 };
+        for ((row, x), multiplier) in row.chunks(group_len.div_ceil(P::PER_BYTE)).zip(x_codes.chunks(group_len)).zip(multipliers) {
+            sum = sum.wrapping_add(group_dot::<P>(row, x).wrapping_mul(i64::from(*multiplier)));
         }
         let offsets = offsets.get(first..).unwrap_or(&[]);
         for (offset, group_sum) in offsets.iter().zip(x.sums).take(groups) {
-            sum += i64::from(i16::from_le_bytes(*offset)) * i64::from(*group_sum);
+            sum = sum.wrapping_add(i64::from(i16::from_le_bytes(*offset)).wrapping_mul(i64::from(*group_sum)));
         }
         *y = sum as f32 * (f32::from_le_bytes(*scale) * x.scale);
         first = first.wrapping_add(groups);
@@ -140,18 +138,19 @@ fn long_dot<P: Packed>(packed: &[u8], x: &[i16]) -> i64 {
 /// `out[r] = scale * dot8(row r of ternary codes, x)`: the sum first, then the scale.
 #[cfg(feature = "t2")]
 pub(crate) fn matvec_t2(out: &mut [f32], w: &TensorView<'_>, x: &[f32]) {
-    let (stride, scale) = (w.planes().row_stride as usize, w.scale());
-    if stride == 0 {
+    let Quantised { codes, row_stride, scales, .. } = w.quantised();
+    let scale = scale_at(scales, 0);
+    if row_stride == 0 {
         out.fill(0.0);
         return;
     }
-    for (y, row) in out.iter_mut().zip(w.codes().chunks_exact(stride)) {
+    for (y, row) in out.iter_mut().zip(codes.chunks_exact(row_stride)) {
         let mut lanes: Lanes = [0.0; 8];
         for (pair, x) in row.chunks(2).zip(x.chunks(8)) {
             let codes = pair.iter().rev().fold(0u32, |codes, byte| codes << 8 | u32::from(*byte));
             let mut shift = 0u32;
             for (lane, x) in lanes.iter_mut().zip(x) {
-                *lane += ternary(codes >> (shift & 31)) * *x;
+                *lane += ternary(codes >> (shift & 31)) as f32 * *x;
                 shift = shift.wrapping_add(2);
             }
         }
@@ -159,20 +158,42 @@ pub(crate) fn matvec_t2(out: &mut [f32], w: &TensorView<'_>, x: &[f32]) {
     }
 }
 
-#[cfg(feature = "t2")]
-#[inline]
-fn ternary(code: u32) -> f32 {
-    match code & 3 {
-        1 => 1.0,
-        2 => -1.0,
-        _ => 0.0,
+/// `out` = row `row` of a quantised matrix, each element its integer times the scale: one rounding.
+#[inline(never)]
+pub(crate) fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
+    let Quantised { codes, row_stride, group_len, groups, scales, multipliers, offsets } = w.quantised();
+    let codes = codes.get(row.wrapping_mul(row_stride)..).unwrap_or(&[]);
+    let scale = scale_at(scales, if w.dtype() == DType::T2 { 0 } else { row });
+    let first = row.wrapping_mul(groups);
+    let mut multipliers = multipliers.get(first..).unwrap_or(&[]).iter();
+    let mut offsets = offsets.as_chunks::<2>().0.get(first..).unwrap_or(&[]).iter();
+    let mut column = 0usize;
+    for group in out.chunks_mut(group_len.max(1)) {
+        let multiplier = multipliers.next().map_or(1, |multiplier| i32::from(*multiplier));
+        let offset = offsets.next().map_or(0, |offset| i32::from(i16::from_le_bytes(*offset)));
+        for y in group {
+            let byte = |per_byte: usize| u32::from(codes.get(column / per_byte).copied().unwrap_or(0));
+            let code = match w.dtype() {
+                DType::Q8 => i32::from((byte(1) as u8).cast_signed()),
+                DType::Q4 => (byte(2) >> (4 * (column & 1)) & 15) as i32,
+                _ => ternary(byte(4) >> (2 * (column & 3))),
+            };
+            *y = code.wrapping_mul(multiplier).wrapping_add(offset) as f32 * scale;
+            column = column.wrapping_add(1);
+        }
     }
 }
 
-/// `out` = row `row` of a quantised matrix, each element its integer times the scale: one rounding.
-pub(crate) fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
-    let scale = if w.dtype() == DType::T2 { w.scale() } else { w.row_scale(row) };
-    for (column, y) in out.iter_mut().enumerate() {
-        *y = w.integer(row, column) as f32 * scale;
+/// A ternary code's number.
+fn ternary(code: u32) -> i32 {
+    match code & 3 {
+        1 => 1,
+        2 => -1,
+        _ => 0,
     }
+}
+
+/// A scale of a plane of them; 0 past the last.
+fn scale_at(scales: &[u8], row: usize) -> f32 {
+    scales.as_chunks::<4>().0.get(row).map_or(0.0, |scale| f32::from_le_bytes(*scale))
 }

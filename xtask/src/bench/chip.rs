@@ -105,14 +105,14 @@ fn row(board: &Board, name: &str, unit: &'static str) -> RowSpec {
 }
 
 fn firmware(board: &Board, source: Source, dtype: &str) -> Outcome<PathBuf> {
-    board::build(board, &[], &source.export(dtype)?)
+    board::build(board, &[board::MEASURE], &source.export(dtype)?)
 }
 
 /// What the linked firmware weighs.
 fn sizes(board: &'static Board) -> Measurement {
     let names = ["text_bytes", "rodata_bytes_without_model", "flash_bytes_without_model"];
     let measure = || {
-        let firmware = Firmware::read(&firmware(board, board.model, qemu::DEFAULT_DTYPE)?)?;
+        let firmware = Firmware::read(&board::build(board, &[], &board.model.export(qemu::DEFAULT_DTYPE)?)?)?;
         let bytes = [firmware.text, firmware.rodata, firmware.code_without_model()];
         Ok(bytes.map(|bytes| bytes as f64).to_vec())
     };

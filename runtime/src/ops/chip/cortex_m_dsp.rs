@@ -1,7 +1,7 @@
 //! Integer matrices on cores with the DSP instructions (Cortex-M4F, M7F, M33F; hard-float targets): the kernels of `cortex_m_dsp.s`, each behind a function that checks what the assembly
 //! takes for granted. What the kernels do not cover (matrices at odd addresses, groups of more than 512) is done element by element, with the same bits: slower, and small.
 
-use crate::format::{DType, TensorView};
+use crate::format::{DType, Quantised, TensorView};
 use crate::ops::integer::Integers;
 use crate::ops::quantise::{ACTIVATION_LIMIT, quantise_tiny, rounded};
 use core::arch::global_asm;
@@ -16,19 +16,19 @@ struct Rows {
     scale: f32,
     two_to_24: f32,
     out: *mut f32,
-    out_end: *mut f32,
     scales: *const f32,
+    out_end: *mut f32,
     x: *const i16,
     /// Bytes from one row of codes to the next.
     stride: usize,
-    /// From the multiplier after the first row's to the second row's.
-    other: isize,
     /// From the multiplier after the first row's last to the next pair of rows.
     next: isize,
-    x_group: usize,
-    x_end: *const i16,
+    /// From the multiplier after the first row's to the second row's.
+    other: isize,
     /// Where whole groups of 32 end; the beginning where groups have another length.
     x_whole: *const i16,
+    x_group: usize,
+    x_end: *const i16,
     offsets: *const i16,
     sums: *const i32,
     all_sums: *const i32,
@@ -141,36 +141,36 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
         DType::Q4 => dmexp_dsp_matvec_q4,
         _ => return out.fill(0.0),
     };
-    let (planes, cols, group) = (w.planes(), w.cols(), w.group_len());
+    let Quantised { codes, row_stride, group_len, groups, scales, multipliers, offsets } = w.quantised();
+    let cols = w.cols();
     let padded = cols.next_multiple_of(BLOCK);
-    let (Some(codes), true) = (x.codes.get(..padded), cols > 0 && w.rows() >= out.len()) else { return out.fill(0.0) };
-    let aligned = (w.bytes().as_ptr().addr() | codes.as_ptr().addr()).is_multiple_of(4);
-    let groups = planes.groups as usize;
-    if !aligned || group > LONGEST_GROUP || w.dtype() == DType::Q4 && x.sums.len() < groups {
+    let Some(x_codes) = x.codes.get(..padded).filter(|x| !x.is_empty()) else { return out.fill(0.0) };
+    let aligned = (codes.as_ptr().addr() | x_codes.as_ptr().addr()).is_multiple_of(4);
+    let enough = scales.len() / 4 >= out.len() && (offsets.is_empty() || x.sums.len() >= groups);
+    if !aligned || !enough || group_len > LONGEST_GROUP {
         return slow(out, w, x);
     }
-    let step = if w.multipliers().is_empty() { -1 } else { groups as isize };
-    let multipliers = if w.multipliers().is_empty() { &raw const ONE } else { w.multipliers().as_ptr() };
-    let start = codes.as_ptr();
+    let start = x_codes.as_ptr();
+    let (single, next) = if multipliers.is_empty() { (true, -1) } else { (false, groups as isize) };
     // q8 rows are padded to 4 columns, those of q4 to 8.
-    let end = start.wrapping_add(if w.dtype() == DType::Q8 { cols.next_multiple_of(4) } else { padded });
-    let whole = if group == 32 { start.wrapping_add(cols & !31) } else { start };
+    let end = if w.dtype() == DType::Q8 { cols.next_multiple_of(4) } else { padded };
+    let whole = if group_len == 32 { cols & !31 } else { 0 };
     let mut rows = Rows {
-        codes: w.codes().as_ptr(),
-        multipliers,
+        codes: codes.as_ptr(),
+        multipliers: if single { &raw const ONE } else { multipliers.as_ptr() },
         scale: x.scale,
         two_to_24: 16_777_216.0,
         out: out.as_mut_ptr(),
         out_end: out.as_mut_ptr(),
-        scales: w.scales().as_ptr().cast(),
+        scales: scales.as_ptr().cast(),
         x: start,
-        stride: planes.row_stride as usize,
-        other: if w.multipliers().is_empty() { -1 } else { step.wrapping_sub(1) },
-        next: step,
-        x_group: 2 * group.next_multiple_of(BLOCK),
-        x_end: end,
-        x_whole: whole,
-        offsets: w.offsets().as_ptr().cast(),
+        stride: row_stride,
+        other: if single { -1 } else { next.wrapping_sub(1) },
+        next,
+        x_group: 2 * group_len.next_multiple_of(BLOCK),
+        x_end: start.wrapping_add(end),
+        x_whole: start.wrapping_add(whole),
+        offsets: offsets.as_ptr().cast(),
         sums: x.sums.as_ptr(),
         all_sums: x.sums.as_ptr(),
     };
@@ -178,16 +178,15 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
     if let Some((paired, odd)) = out.split_at_mut_checked(last) {
         if !paired.is_empty() {
             rows.out_end = paired.as_mut_ptr_range().end;
-            // SAFETY: `paired` is a number of whole pairs of rows that the matrix has, at least one; the view made sure that all its planes are there, which begin at whole words. x has
+            // SAFETY: `paired` is a number of whole pairs of rows that the matrix has, at least one; all its planes are there, or `enough` would be false, and begin at whole words. x has
             // codes to the end of a row, and sums for each group where the kernel reads them. The kernel writes `paired` alone and keeps to the calling convention.
             unsafe { kernel(&rows) };
         }
         if let [odd] = odd {
             let mut twice = [0.0; 2];
-            let scale = w.row_scale(last);
-            let scales = [scale; 2];
+            let scales = [w.row_scale(last); 2];
             rows.codes = rows.codes.wrapping_add(last.wrapping_mul(rows.stride));
-            if rows.next >= 0 {
+            if !single {
                 rows.multipliers = rows.multipliers.wrapping_add(last.wrapping_mul(groups));
                 rows.other = -1;
             }

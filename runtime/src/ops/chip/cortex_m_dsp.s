@@ -19,19 +19,23 @@
 
 @ What the two matrix kernels keep on the stack: the fields of `Rows` in cortex_m_dsp.rs, in its order, from the fifth on.
     .equ OUT, 0
-    .equ OUT_END, 4
-    .equ SCALES, 8
+    .equ SCALES, 4
+    .equ OUT_END, 8
     .equ X, 12
     .equ STRIDE, 16
-    .equ M_OTHER, 20
-    .equ M_NEXT, 24
-    .equ X_GROUP, 28
-    .equ X_END, 32
-    .equ X_WHOLE, 36
+    .equ M_NEXT, 20
+    .equ M_OTHER, 24
+    .equ X_WHOLE, 28
+    .equ X_GROUP, 32
+    .equ X_END, 36
     .equ OFFSETS, 40
     .equ SUMS, 44
     .equ ALL_SUMS, 48
-    .equ FRAME, 52
+    .equ FIELDS, 52
+@ And behind them, where a row begins and where it goes on after its whole groups of 32.
+    .equ BEGIN, 52
+    .equ AFTER, 56
+    .equ FRAME, 60
 
 @ Four codes of a row in \w times the activations \x0 and \x1, added to \acc; \first is smuad where the sum begins.
 .macro FOUR_Q8 acc, w, x0, x1
@@ -146,8 +150,9 @@
 .macro NEXT_Q4
     ldr r11, [sp, #OFFSETS]
     ldr r12, [sp, #ALL_SUMS]
-    add r11, r11, r10, lsl #1
+    add r11, r11, r9, lsl #1
     strd r11, r12, [sp, #OFFSETS]
+    mov r9, #0x000f000f
 .endm
 
 @ void f(const struct Rows *), for an even number of rows, two at a time.
@@ -161,22 +166,34 @@
     vldmia r0!, {s20-s21}
     sub sp, sp, #FRAME
     mov r2, sp
-    add lr, r0, #FRAME
+    add lr, r0, #FIELDS
 1:  ldr r4, [r0], #4
     str r4, [r2], #4
     cmp r0, lr
     bne 1b
     mov r0, r1
-    ldr r4, [sp, #STRIDE]
-    add r1, r0, r4
     ldr r2, [sp, #X]
+    ldr r4, [sp, #STRIDE]
+    ldr lr, [sp, #X_WHOLE]
+    ldr r5, [sp, #X_END]
+    add r1, r0, r4
+    adr.w r6, 20f
+    adr.w r7, 30f
+    adr.w r8, 40f
+    cmp r2, lr
+    it eq
+    moveq r6, r7
+    cmp lr, r5
+    it ne
+    movne r8, r7
+    add r6, r6, #1
+    add r8, r8, #1
+    strd r6, r8, [sp, #BEGIN]
     mov r9, #0x000f000f
 10: mov r10, #0
     vmov s16, s17, r10, r10
     vmov s18, s19, r10, r10
-    ldr lr, [sp, #X_WHOLE]
-    cmp r2, lr
-    beq 30f
+    ldr pc, [sp, #BEGIN]
 @ Whole groups of 32.
 20: \eight _FIRST
     \eight
@@ -185,9 +202,7 @@
     \group
     cmp r2, lr
     bne 20b
-    ldr r8, [sp, #X_END]
-    cmp r2, r8
-    beq 40f
+    ldr pc, [sp, #AFTER]
 @ Groups of any number of eights, the last one with what is left of the row.
 30: ldrd r4, r5, [sp, #X_GROUP]
     add lr, r2, r4
@@ -221,22 +236,21 @@
     vcvt.f32.s32 s3, s3
     vmla.f32 s0, s2, s21
     vmla.f32 s1, s3, s21
-    ldmia sp, {r4-r8}
-    vldmia r6!, {s4-s5}
+    ldmia sp, {r4-r9}
+    vldmia r5!, {s4-s5}
     vmul.f32 s4, s4, s20
     vmul.f32 s5, s5, s20
     vmul.f32 s0, s0, s4
     vmul.f32 s1, s1, s5
     vstmia r4!, {s0-s1}
-    str r4, [sp, #OUT]
-    str r6, [sp, #SCALES]
+    strd r4, r5, [sp, #OUT]
     mov r2, r7
     mov r0, r1
-    add r1, r0, r8
-    ldr r10, [sp, #M_NEXT]
-    add r3, r3, r10
+    add r1, r1, r8
+    add r3, r3, r9
+    ldr lr, [sp, #X_WHOLE]
     \next
-    cmp r4, r5
+    cmp r4, r6
     bne 10b
     add sp, sp, #FRAME
     vpop {s16-s21}

@@ -1,0 +1,148 @@
+//! What is measured and compared: steps, logits, and single kernels. Called by the application where its feature `measure` is on; firmware of users has no need of it.
+
+use crate::Board;
+use crate::command::Words;
+use crate::text::Text;
+use dmexp::format::layout::activation_words;
+use dmexp::format::{DType, Dims, Error, KvDType, Planes, TensorView};
+use dmexp::ops::activation::Activation;
+use dmexp::ops::matvec::matvec;
+use dmexp::{Session, Step};
+
+/// What is to be done with a session.
+#[derive(Clone, Copy)]
+pub(crate) enum Measure {
+    /// The logits of so many positions.
+    Logits(u32),
+    /// So many steps, counted.
+    Bench(u32),
+}
+
+impl Measure {
+    /// The task that `word` and the words after it name, and how keys and values are to be kept for it.
+    pub(crate) fn parse(word: &[u8], words: &mut Words<'_>) -> Option<(Self, KvDType)> {
+        let task = match word {
+            b"logits" => Self::Logits,
+            b"bench" => Self::Bench,
+            _ => return None,
+        };
+        let kv = match words.next() {
+            b"f32" => KvDType::F32,
+            b"f16" => KvDType::F16,
+            b"q8" => KvDType::Q8,
+            _ => return None,
+        };
+        Some((task(words.number().unwrap_or(1)), kv))
+    }
+}
+
+/// Begins a text with the begin-of-text token (or token 0) and either measures steps or writes logits.
+#[inline(never)]
+pub(crate) fn steps<B: Board>(board: &mut B, session: &mut Session<'_>, task: Measure) -> Result<(), Error> {
+    let bos = session.model().tokenizer().facts().bos;
+    let first = if bos < session.model().network().config().vocab_size { bos } else { 0 };
+    session.push_tokens(&[first])?;
+    match task {
+        Measure::Bench(count) => bench(board, session, count),
+        Measure::Logits(count) => logits(board, session, count),
+    }
+}
+
+/// Writes the logits of `count` positions of the greedy text.
+#[inline(never)]
+fn logits<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Error> {
+    for _ in 0..count {
+        let logits = session.logits()?;
+        let mut text = Text::new(board.output());
+        for logit in logits {
+            text.bytes(&logit.to_le_bytes());
+        }
+        text.finish()?;
+        let best = dmexp::sampler::argmax(logits).map_or(0, |(token, _)| token);
+        if session.position() < session.model().context() {
+            session.push_tokens(&[best])?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes `count` steps, each a counted region of its own.
+#[inline(never)]
+fn bench<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Result<(), Error> {
+    for _ in 0..count {
+        board.count_begin();
+        let step = session.step();
+        board.count_end();
+        if let Step::Stop(_) = step? {
+            break;
+        }
+    }
+    let peak = board.stack_peak();
+    let mut text = Text::new(board.output());
+    text.figure("regions", session.position());
+    text.figure("stack_peak_bytes", peak as u32);
+    text.finish()
+}
+
+/// Multiplies a made-up matrix by a vector, which is a counted region, and compares each result with an exact sum. The words after `kernel`: a type, rows, columns, the length of groups,
+/// and bytes past an aligned address. `None` where they are wrong or `memory` does not suffice.
+#[inline(never)]
+pub(crate) fn kernel<B: Board>(board: &mut B, words: &mut Words<'_>, memory: &mut [u32]) -> Option<Result<(), Error>> {
+    let dtype = DType::from_name(words.next())?;
+    let (rows, cols, group, shift) = (words.number()?, words.number()?, words.number()?, words.number()? as usize);
+    let dims = Dims::matrix(rows, cols);
+    let planes = Planes::new(0, dtype, dims, group).ok()?;
+    let (weights, rest) = memory.split_at_mut_checked((planes.bytes as usize).div_ceil(4).checked_add(4)?)?;
+    let (x, rest) = bytemuck::cast_slice_mut::<u32, f32>(rest).split_at_mut_checked(cols as usize)?;
+    let (out, rest) = rest.split_at_mut_checked(rows as usize)?;
+    let scratch = rest.get_mut(..activation_words(cols) as usize)?;
+    let weights = bytemuck::cast_slice_mut::<u32, u8>(weights).get_mut(shift..)?.get_mut(..planes.bytes as usize)?;
+    fill(weights, x, &planes);
+    let w = TensorView::grouped(0, dtype, dims, group, weights).ok()?;
+    let mut activation = Activation::new(x, scratch);
+    // Once for the activation's codes, then counted.
+    matvec(out, &w, &mut activation, None);
+    out.fill(0.0);
+    board.count_begin();
+    matvec(out, &w, &mut activation, None);
+    board.count_end();
+    let wrong = out.iter().enumerate().filter(|(row, y)| y.to_bits() != exact(&w, x, *row).to_bits()).count();
+    let mut text = Text::new(board.output());
+    text.figure("wrong", wrong as u32);
+    Some(text.finish())
+}
+
+/// Numbers for the planes of a matrix and for a vector.
+fn fill(weights: &mut [u8], x: &mut [f32], planes: &Planes) {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 16
+    };
+    for (i, byte) in weights.iter_mut().enumerate() {
+        let code = next() as u8;
+        let i = i as u64;
+        // Scales are small positive numbers, multipliers and codes what they may be.
+        let scale = i >= planes.scales && i < planes.multipliers;
+        *byte = match (i & 3, scale) {
+            (3, true) => 0x38,
+            _ if code == 0x80 || code == 0 => 1,
+            _ => code,
+        };
+    }
+    for x in x {
+        *x = next() as i16 as f32 * 0.000_1;
+    }
+}
+
+/// A row's result by the definition.
+fn exact(w: &TensorView<'_>, x: &[f32], row: usize) -> f32 {
+    let largest = x.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+    let inverse = 32_767.0 / largest;
+    let mut sum = 0i64;
+    for (column, x) in x.iter().enumerate() {
+        let code = (*x * inverse + 12_582_912.0) - 12_582_912.0;
+        sum = sum.wrapping_add(i64::from(w.integer(row, column)).wrapping_mul(code as i64));
+    }
+    sum as f32 * (w.row_scale(row) * (largest / 32_767.0))
+}
