@@ -11,6 +11,7 @@ mod rank;
 mod tests;
 
 use crate::format::{Error, Rule, SamplingKey};
+use crate::ops::check::all_finite;
 use crate::ops::math::exp;
 use rank::Ranking;
 
@@ -164,7 +165,7 @@ impl Sampler {
     /// empty, or `text` has a token that `logits` does not.
     #[inline(never)]
     pub fn sample(&mut self, logits: &mut [f32], order: &mut [u32], text: &[u32]) -> Result<u32, Error> {
-        if !logits.iter().all(|logit| logit.is_finite()) {
+        if !all_finite(logits) {
             return Err(Error::NonFiniteLogits { position: text.len().saturating_sub(1) as u32 });
         }
         let vocab_size = logits.len();

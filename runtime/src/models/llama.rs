@@ -11,6 +11,7 @@ use crate::format::layout::LlamaLayout;
 use crate::format::{ConfigKey, DType, Error, KvDType, Rule, TensorView};
 use crate::ops::activation::Activation;
 use crate::ops::attention::{Heads, attention};
+use crate::ops::check::all_finite;
 use crate::ops::ffn::{add, gate};
 use crate::ops::kv::KvCache;
 use crate::ops::matvec::{add_vector, matvec, widen_row};
@@ -78,15 +79,19 @@ impl<'a> Llama<'a> {
         &self.config
     }
 
-    fn tensor(&self, kind: TensorKind, layer: u32) -> TensorView<'a> {
+    /// Where the tensor is: in the table, or in `place` when it had to be looked for.
+    fn tensor<'t>(&self, kind: TensorKind, layer: u32, place: &'t mut Option<TensorView<'a>>) -> &'t TensorView<'a>
+    where
+        'a: 't,
+    {
         let number = self.config.tensor_number(kind, layer);
-        match self.weights {
-            Weights::Table(table) => table.get(number as usize).copied(),
+        *place = match self.weights {
+            Weights::Table(table) => return table.get(number as usize).unwrap_or(&TensorView::EMPTY),
             Weights::Indexed(file) => file.tensor(number),
             #[cfg(feature = "toml")]
             Weights::Packed(file, dtype) => self.packed(file.payload(), dtype, kind, layer),
-        }
-        .unwrap_or(TensorView::EMPTY)
+        };
+        place.as_ref().unwrap_or(&TensorView::EMPTY)
     }
 
     #[cfg(feature = "toml")]
@@ -103,7 +108,8 @@ impl<'a> Llama<'a> {
         if let Weights::Packed(file, _) = self.weights {
             return file.rope_inv_freq(out);
         }
-        let tensor = self.tensor(TensorKind::RopeInvFreq, 0);
+        let mut place = None;
+        let tensor = self.tensor(TensorKind::RopeInvFreq, 0, &mut place);
         for (i, frequency) in out.iter_mut().enumerate() {
             *frequency = tensor.get_f32(i);
             // The one tensor whose values are looked at: a rotation by NaN or backwards would still give words.
@@ -181,7 +187,7 @@ impl Llama<'_> {
         };
         let heads = Heads { n_heads: config.n_heads as usize, n_kv_heads: config.n_kv_heads as usize, head_dim };
 
-        widen_row(state.x, &self.tensor(TensorKind::TokEmbeddings, 0), token as usize);
+        widen_row(state.x, self.tensor(TensorKind::TokEmbeddings, 0, &mut None), token as usize);
         rotation(state.cos, state.sin, state.inv_freq, position, config.attention_factor);
 
         for layer in 0..config.n_layers {
@@ -196,9 +202,9 @@ impl Llama<'_> {
             self.project(k, TensorKind::Wk, layer, &mut input);
             self.project(v, TensorKind::Wv, layer, &mut input);
             if config.qkv_bias {
-                add_vector(q, &self.tensor(TensorKind::Bq, layer));
-                add_vector(k, &self.tensor(TensorKind::Bk, layer));
-                add_vector(v, &self.tensor(TensorKind::Bv, layer));
+                add_vector(q, self.tensor(TensorKind::Bq, layer, &mut None));
+                add_vector(k, self.tensor(TensorKind::Bk, layer, &mut None));
+                add_vector(v, self.tensor(TensorKind::Bv, layer, &mut None));
             }
             rotate(q, head_dim, state.cos, state.sin, config.rope_layout);
             rotate(k, head_dim, state.cos, state.sin, config.rope_layout);
@@ -229,13 +235,13 @@ impl Llama<'_> {
     /// `out` = this matrix times `x`.
     #[inline(never)]
     fn project(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &mut Activation<'_>) {
-        matvec(out, &self.tensor(kind, layer), x, None);
+        matvec(out, self.tensor(kind, layer, &mut None), x, None);
     }
 
     /// `out` = `x` normed with this gain.
     #[inline(never)]
     fn norm(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &[f32]) {
-        rmsnorm(out, x, &self.tensor(kind, layer), self.config.norm_eps);
+        rmsnorm(out, x, self.tensor(kind, layer, &mut None), self.config.norm_eps);
     }
 
     /// The logits after the last [`Llama::step`], which fed `position`; [`State::split_logits`] finds them.
@@ -249,7 +255,7 @@ impl Llama<'_> {
         let (logits, scratch) = split(state.shared, config.vocab_size as usize);
         let classifier = if config.tied_embeddings { TensorKind::TokEmbeddings } else { TensorKind::Output };
         self.project(logits, classifier, 0, &mut Activation::new(normed, scratch));
-        if logits.iter().all(|logit| logit.is_finite()) { Ok(()) } else { Err(Error::NonFiniteLogits { position }) }
+        if all_finite(logits) { Ok(()) } else { Err(Error::NonFiniteLogits { position }) }
     }
 }
 

@@ -56,20 +56,23 @@ pub fn attention(
         out.fill(0.0);
         return;
     };
+    let mut head = KvHead { n_kv_heads, head: 0, head_dim };
+    let count = end.saturating_sub(first);
+    let (keys, values) = (chip::prepare(keys, count, head), chip::prepare(values, count, head));
     let scale = 1.0 / sqrt(head_dim as f32);
     let skipped = first & 7;
-    let (mut head, mut in_group) = (KvHead { n_kv_heads, head: 0, head_dim }, 0);
+    let mut in_group = 0;
     for (out, q) in out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim)) {
         // Positions before the window add +0 to their lanes, which changes no bit: so the sum may begin at a multiple of 8.
         if let Some((before, scores)) = scores.split_at_mut_checked(skipped) {
             before.fill(0.0);
-            let largest = chip::scores(scores, q, keys, head, scale, lanes);
+            let largest = chip::scores(scores, q, &keys, head, scale, lanes);
             chip::exp_minus(scores, largest);
         }
         let total = sum8(scores);
         if let Some((_, weights)) = scores.split_at_mut_checked(skipped) {
             chip::divide(weights, total);
-            chip::mix(out, weights, values, head, skipped, lanes);
+            chip::mix(out, weights, &values, head, skipped, lanes);
         }
         in_group += 1;
         if in_group == group {

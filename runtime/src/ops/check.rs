@@ -42,6 +42,11 @@ pub fn self_check() -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether none of `values` is NaN or infinite.
+pub fn all_finite(values: &[f32]) -> bool {
+    chip::largest_magnitude(values) < f32::INFINITY
+}
+
 /// The operation that each result belongs to, and its bits. (1 + 2^-23 + 2^-24 lies between two neighbours; the even one is 1 + 2^-22.)
 static EXPECTED: [(u32, u32); 11] = [
     (0, 0x3f80_0002),

@@ -9,9 +9,7 @@ pub fn gate(gate: &mut [f32], up: &[f32]) {
 
 /// `x[i] = x[i] + y[i]`; both have `dim` elements.
 pub fn add(x: &mut [f32], y: &[f32]) {
-    for (x, y) in x.iter_mut().zip(y) {
-        *x += *y;
-    }
+    chip::add(x, y);
 }
 
 #[cfg(test)]

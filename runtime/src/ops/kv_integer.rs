@@ -3,7 +3,7 @@
 use super::chip;
 use super::convert::narrow_f16;
 use super::kv::KvHead;
-use super::quantise::{ACTIVATION_LIMIT, CACHE_LIMIT, largest_magnitude, quantise, rounded};
+use super::quantise::{ACTIVATION_LIMIT, CACHE_LIMIT, quantise, rounded};
 
 /// Keys or values of one layer in 8 bits, position after position.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub(crate) fn store(codes: &mut [i8], scales: &mut [u16], row: &[f32], head_dim:
         return;
     }
     for ((codes, scale), x) in codes.chunks_exact_mut(head_dim).zip(scales).zip(row.chunks_exact(head_dim)) {
-        *scale = narrow_f16(largest_magnitude(x) / CACHE_LIMIT as f32);
+        *scale = narrow_f16(chip::largest_magnitude(x) / CACHE_LIMIT as f32);
         let inverse = if *scale == 0 { 0.0 } else { 1.0 / chip::widen_f16(*scale) };
         for (code, x) in codes.iter_mut().zip(x) {
             *code = rounded(*x * inverse, CACHE_LIMIT) as i8;
@@ -70,7 +70,7 @@ pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: IntegerRows<'_>,
     for (weight, scales) in weights.iter_mut().zip(values.scales.chunks(place.n_kv_heads)) {
         *weight *= chip::widen_f16(scales.get(place.head).copied().unwrap_or(0));
     }
-    let largest = largest_magnitude(weights);
+    let largest = chip::largest_magnitude(weights);
     let inverse = ACTIVATION_LIMIT as f32 / largest;
     let u_scale = largest / ACTIVATION_LIMIT as f32;
     // Each weight makes room for its code.

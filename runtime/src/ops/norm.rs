@@ -1,5 +1,6 @@
 //! Root-mean-square norm: called by the models before each block and before the classifier.
 
+use super::chip;
 use super::math::sqrt;
 use super::sum::sum8_squares;
 use crate::format::TensorView;
@@ -10,11 +11,7 @@ use crate::format::TensorView;
 pub fn rmsnorm(out: &mut [f32], x: &[f32], gain: &TensorView<'_>, eps: f32) {
     let s = scale(x, eps);
     match gain.as_f32() {
-        Some(gain) => {
-            for ((y, x), g) in out.iter_mut().zip(x).zip(gain) {
-                *y = (*x * s) * *g;
-            }
-        }
+        Some(gain) => chip::norm(out, x, gain, s),
         None => {
             for (i, (y, x)) in out.iter_mut().zip(x).enumerate() {
                 *y = (*x * s) * gain.get_f32(i);

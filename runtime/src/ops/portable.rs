@@ -9,7 +9,7 @@
 
 use super::convert::Stored;
 use super::math::{exp, silu};
-use super::sum::{Lanes, dot_stored, tree};
+use super::sum::{Lanes, dot_stored, lanes_of, tree};
 
 /// `dot8` of one row.
 #[inline]
@@ -154,6 +154,30 @@ pub(crate) fn gate(gate: &mut [f32], up: &[f32]) {
     for (g, u) in gate.iter_mut().zip(up) {
         *g = silu(*g) * *u;
     }
+}
+
+/// `x[i] = x[i] + y[i]`.
+pub(crate) fn add(x: &mut [f32], y: &[f32]) {
+    for (x, y) in x.iter_mut().zip(y) {
+        *x += *y;
+    }
+}
+
+/// `out[i] = (x[i] * scale) * gain[i]`.
+pub(crate) fn norm(out: &mut [f32], x: &[f32], gain: &[f32], scale: f32) {
+    for ((y, x), g) in out.iter_mut().zip(x).zip(gain) {
+        *y = (*x * scale) * *g;
+    }
+}
+
+/// The canonical sum of `terms`.
+pub(crate) fn sum8(terms: &[f32]) -> f32 {
+    tree(lanes_of(terms, |t| t))
+}
+
+/// The canonical sum of the squares of `values`.
+pub(crate) fn sum8_squares(values: &[f32]) -> f32 {
+    tree(lanes_of(values, |v| v * v))
 }
 
 /// The correctly rounded square root in integer arithmetic, for machines without an instruction that this crate knows.

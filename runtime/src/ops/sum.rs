@@ -1,7 +1,7 @@
 //! The canonical sum: eight lanes, element i into lane i mod 8, added up by a fixed tree. Called wherever floats are reduced.
 
 use super::convert::{F32, Stored};
-use super::portable;
+use super::{chip, portable};
 
 /// The eight lanes of a sum.
 pub(crate) type Lanes = [f32; 8];
@@ -16,7 +16,11 @@ pub(crate) fn tree([a0, a1, a2, a3, a4, a5, a6, a7]: Lanes) -> f32 {
 /// Adds `term(value)` of each value to its lane, the first value to lane 0.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "the closure must be inlined into the loop")]
-fn lanes_of(values: &[f32], term: impl Fn(f32) -> f32) -> Lanes {
+#[cfg_attr(
+    all(target_arch = "arm", target_os = "none", target_abi = "eabihf"),
+    allow(dead_code, reason = "the kernels there sum by themselves")
+)]
+pub(crate) fn lanes_of(values: &[f32], term: impl Fn(f32) -> f32) -> Lanes {
     let mut lanes = [0.0; 8];
     let (chunks, rest) = values.as_chunks::<8>();
     for chunk in chunks {
@@ -32,12 +36,12 @@ fn lanes_of(values: &[f32], term: impl Fn(f32) -> f32) -> Lanes {
 
 /// The canonical sum of `terms`.
 pub fn sum8(terms: &[f32]) -> f32 {
-    tree(lanes_of(terms, |t| t))
+    chip::sum8(terms)
 }
 
 /// The canonical sum of the squares of `values`, each square rounded.
 pub fn sum8_squares(values: &[f32]) -> f32 {
-    tree(lanes_of(values, |v| v * v))
+    chip::sum8_squares(values)
 }
 
 /// The canonical sum of the products `w[i] * x[i]`, each rounded; as many as the shorter slice has.

@@ -2,16 +2,17 @@
 
 use crate::format::{DType, TensorView};
 use crate::ops::convert::{self, F16, F32};
-use crate::ops::kv::{KvHead, KvRows};
 #[cfg(any(feature = "q8", feature = "q4"))]
-use crate::ops::{integer, quantise};
-use crate::ops::{kv_integer, portable};
+use crate::ops::integer;
+use crate::ops::kv::{KvHead, KvRows};
+use crate::ops::{kv_integer, portable, quantise};
 
 #[cfg(any(feature = "q8", feature = "q4"))]
 pub(crate) use integer::matvec as matvec_integer;
-pub(crate) use portable::{divide, exp_minus, gate};
+pub(crate) use portable::{add, divide, exp_minus, gate, norm, sum8, sum8_squares};
 #[cfg(any(feature = "q8", feature = "q4"))]
 pub(crate) use quantise::group_sums;
+pub(crate) use quantise::largest_magnitude;
 
 /// The IEEE square root.
 #[inline]
@@ -62,10 +63,15 @@ pub(crate) fn quantise(codes: &mut [i16], x: &[f32], _: DType) -> f32 {
     quantise::quantise(codes, x)
 }
 
+/// Keys or values as the kernels take them: here as they are.
+pub(crate) fn prepare(rows: KvRows<'_>, _: usize, _: KvHead) -> KvRows<'_> {
+    rows
+}
+
 /// As [`portable::scores`]; the first row of `keys` belongs to the first score. `scratch` has at least half as many elements as `q`.
-pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, head: KvHead, scale: f32, scratch: &mut [f32]) -> f32 {
+pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: &KvRows<'_>, head: KvHead, scale: f32, scratch: &mut [f32]) -> f32 {
     let (stride, offset) = (head.stride(), head.offset());
-    match keys {
+    match *keys {
         KvRows::F32(keys) => portable::scores::<F32>(scores, q, keys, stride, offset, scale),
         KvRows::F16(keys) => portable::scores::<F16>(scores, q, keys, stride, offset, scale),
         KvRows::Q8(keys) => kv_integer::scores(scores, q, keys, head, scale, scratch),
@@ -73,9 +79,9 @@ pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, head: KvHe
 }
 
 /// As [`portable::mix`]; the first row of `values` belongs to the first weight. The weights may be lost.
-pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: KvRows<'_>, head: KvHead, first_lane: usize, lanes: &mut [f32]) {
+pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: &KvRows<'_>, head: KvHead, first_lane: usize, lanes: &mut [f32]) {
     let (stride, offset) = (head.stride(), head.offset());
-    match values {
+    match *values {
         KvRows::F32(values) => portable::mix::<F32>(out, weights, values, stride, offset, first_lane, lanes),
         KvRows::F16(values) => portable::mix::<F16>(out, weights, values, stride, offset, first_lane, lanes),
         KvRows::Q8(values) => kv_integer::mix(out, weights, values, head),

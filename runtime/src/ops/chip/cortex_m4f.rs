@@ -6,11 +6,9 @@ use crate::format::{DType, TensorView};
 use crate::ops::kv::{KvHead, KvRows};
 use crate::ops::kv_integer;
 use crate::ops::math::{EXP, EXP_HIGHEST, EXP_LOWEST, LN2_HIGH, LN2_LOW, LOG2_E, MAGIC};
-use crate::ops::portable;
 use crate::ops::sum::{Lanes, tree};
+use crate::ops::{portable, quantise};
 use core::arch::global_asm;
-
-pub(crate) use portable::divide;
 
 global_asm!(include_str!("cortex_m4f.s"), options(raw));
 
@@ -50,6 +48,13 @@ unsafe extern "C" {
     );
     fn dmexp_m4f_exp_minus(values: *mut f32, end: *mut f32, constants: &[f32; 12], largest: f32) -> *mut f32;
     fn dmexp_m4f_gate(gate: *mut f32, end: *mut f32, constants: &[f32; 12], up: *const f32) -> *mut f32;
+    fn dmexp_m4f_largest(x: *const f32, end: *const f32) -> u32;
+    fn dmexp_m4f_scale(scores: *mut f32, end: *mut f32, scale: f32, largest: f32) -> f32;
+    fn dmexp_m4f_sum8(x: *const f32, n: usize) -> f32;
+    fn dmexp_m4f_sum8_squares(x: *const f32, n: usize) -> f32;
+    fn dmexp_m4f_add(x: *mut f32, end: *mut f32, y: *const f32);
+    fn dmexp_m4f_divide(x: *mut f32, end: *mut f32, divisor: f32);
+    fn dmexp_m4f_norm(out: *mut f32, end: *mut f32, x: *const f32, gain: *const f32, scale: f32);
     safe fn dmexp_m4f_sqrt(x: f32) -> f32;
     safe fn dmexp_m4f_widen_f16(half: u32) -> f32;
     fn dmexp_m4f_narrow_f16(to: *mut u16, from: *const f32, from_end: *const f32);
@@ -68,12 +73,6 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// The part of each row of keys or values that begins `offset` elements in.
-    fn of_kv(dtype: DType, bytes: &'a [u8], head: KvHead) -> Self {
-        let bytes = bytes.get(head.offset().wrapping_mul(dtype.size() as usize)..).unwrap_or(&[]);
-        Self { dtype, bytes, stride: head.stride() }
-    }
-
     /// The distance between rows in bytes where a kernel may read `count` rows of `n` elements: all of them there, whole aligned words each.
     fn stride_bytes(&self, count: usize, n: usize) -> Option<usize> {
         let size = self.dtype.size() as usize;
@@ -96,29 +95,41 @@ pub(crate) fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &[f32]) {
 }
 
 fn dots(out: &mut [f32], rows: Rows<'_>, x: &[f32]) {
-    let kernel: MatvecKernel = match rows.dtype {
+    match (kernel_of(rows.dtype), rows.stride_bytes(out.len(), x.len())) {
+        // SAFETY: `stride_bytes` made sure of it.
+        (Some(kernel), Some(stride)) => unsafe { pairs(out, kernel, rows.bytes.as_ptr(), stride, x) },
+        _ => slow_dots(out, rows, x),
+    }
+}
+
+fn kernel_of(dtype: DType) -> Option<MatvecKernel> {
+    Some(match dtype {
         DType::F32 => dmexp_m4f_matvec_f32,
         DType::F16 => dmexp_m4f_matvec_f16,
         #[cfg(feature = "bf16")]
         DType::Bf16 => dmexp_m4f_matvec_bf16,
-        _ => return slow_dots(out, rows, x),
-    };
-    let n = x.len();
-    let Some(stride) = rows.stride_bytes(out.len(), n) else { return slow_dots(out, rows, x) };
-    let odd = out.len() & 1;
-    let Some((paired, last)) = out.split_at_mut_checked(out.len() ^ odd) else { return };
-    let last_row = rows.bytes.as_ptr().wrapping_add(paired.len().wrapping_mul(stride));
+        _ => return None,
+    })
+}
+
+/// Runs `kernel` over the rows from `start` on, `stride` bytes apart.
+///
+/// # Safety
+/// There is a row for each of `out`, each with as many elements as `x`, not none, in whole aligned words.
+unsafe fn pairs(out: &mut [f32], kernel: MatvecKernel, start: *const u8, stride: usize, x: &[f32]) {
+    let Some((paired, last)) = out.split_at_mut_checked(out.len() & !1) else { return };
     if !paired.is_empty() {
         let ends = paired.as_mut_ptr_range();
-        // SAFETY: `paired` is a whole number of pairs, at least one; `stride_bytes` made sure that each row has n elements, not none, in whole aligned words that
-        // lie within `rows`, and `x` has n. The kernel writes `paired` alone and keeps to the calling convention.
-        unsafe { kernel(rows.bytes.as_ptr(), x.as_ptr(), n, stride, ends.start, ends.end) };
+        // SAFETY: `paired` is a whole number of pairs, at least one; the rows are as this function's caller promises, and `x` has n elements. The kernel writes `paired` alone and keeps to
+        // the calling convention.
+        unsafe { kernel(start, x.as_ptr(), x.len(), stride, ends.start, ends.end) };
     }
     if let [last] = last {
         let mut twice = [0.0; 2];
         let ends = twice.as_mut_ptr_range();
+        let row = start.wrapping_add(paired.len().wrapping_mul(stride));
         // SAFETY: as above; the one row is both rows of the pair.
-        unsafe { kernel(last_row, x.as_ptr(), n, 0, ends.start, ends.end) };
+        unsafe { kernel(row, x.as_ptr(), x.len(), 0, ends.start, ends.end) };
         [*last, _] = twice;
     }
 }
@@ -137,16 +148,64 @@ fn slow_dots(out: &mut [f32], rows: Rows<'_>, x: &[f32]) {
     }
 }
 
-/// As [`portable::scores`]; the first row of `keys` belongs to the first score. `scratch` has at least half as many elements as `q`.
-pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, head: KvHead, scale: f32, scratch: &mut [f32]) -> f32 {
-    let rows = match keys {
-        KvRows::F32(keys) => Rows::of_kv(DType::F32, bytemuck::cast_slice(keys), head),
-        KvRows::F16(keys) => Rows::of_kv(DType::F16, bytemuck::cast_slice(keys), head),
-        KvRows::Q8(keys) => return kv_integer::scores(scores, q, keys, head, scale, scratch),
+/// Keys or values of the positions at hand, and what is the same for all heads.
+pub(crate) struct Prepared<'a> {
+    kv: KvRows<'a>,
+    rows: Rows<'a>,
+    head: KvHead,
+    count: usize,
+    /// The distance between rows in bytes, where the kernels may read a head's part of all of them; else 0.
+    stride_bytes: usize,
+    /// The distance between heads in bytes.
+    head_bytes: usize,
+}
+
+/// Looks once at `count` rows of keys or values, whose heads are like `head`.
+pub(crate) fn prepare(kv: KvRows<'_>, count: usize, head: KvHead) -> Prepared<'_> {
+    let (dtype, bytes): (_, &[u8]) = match kv {
+        KvRows::F32(rows) => (DType::F32, bytemuck::cast_slice(rows)),
+        KvRows::F16(rows) => (DType::F16, bytemuck::cast_slice(rows)),
+        KvRows::Q8(_) => (DType::F16, &[]),
     };
-    dots(scores, rows, q);
+    let rows = Rows { dtype, bytes, stride: head.stride() };
+    let head_bytes = head.head_dim.wrapping_mul(dtype.size() as usize);
+    let whole = head_bytes.is_multiple_of(4);
+    let stride_bytes = rows.stride_bytes(count, rows.stride).filter(|_| whole).unwrap_or(0);
+    Prepared { kv, rows, head, count, stride_bytes, head_bytes }
+}
+
+impl<'a> Prepared<'a> {
+    /// Where the part of head `head`, of `width` elements, begins in the first of `count` rows, if the kernels may read them: `prepare` saw whole rows at whole words, of which the heads are
+    /// equal parts.
+    fn start(&self, head: usize, width: usize, count: usize) -> Option<*const u8> {
+        let fits = self.stride_bytes > 0 && head < self.head.n_kv_heads && width == self.head.head_dim && count <= self.count && count > 0;
+        fits.then(|| self.rows.bytes.as_ptr().wrapping_add(head.wrapping_mul(self.head_bytes)))
+    }
+
+    /// The same as rows, for reading element by element.
+    fn part(&self, head: usize) -> Rows<'a> {
+        Rows { bytes: self.rows.bytes.get(head.wrapping_mul(self.head_bytes)..).unwrap_or(&[]), ..self.rows }
+    }
+}
+
+/// As [`portable::scores`]; the first row of `keys` belongs to the first score. `scratch` has at least half as many elements as `q`.
+pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: &Prepared<'_>, head: KvHead, scale: f32, scratch: &mut [f32]) -> f32 {
+    if let KvRows::Q8(keys) = keys.kv {
+        return kv_integer::scores(scores, q, keys, head, scale, scratch);
+    }
+    match (keys.start(head.head, q.len(), scores.len()), kernel_of(keys.rows.dtype)) {
+        // SAFETY: `start` made sure of it.
+        (Some(start), Some(kernel)) => unsafe { pairs(scores, kernel, start, keys.stride_bytes, q) },
+        _ => slow_dots(scores, keys.part(head.head), q),
+    }
     let mut largest = f32::NEG_INFINITY;
-    for score in scores {
+    let Some((fours, rest)) = scores.split_at_mut_checked(scores.len() & !3) else { return largest };
+    if !fours.is_empty() {
+        let ends = fours.as_mut_ptr_range();
+        // SAFETY: a multiple of 4 scores, not none; the kernel reads and writes them and keeps to the calling convention.
+        largest = unsafe { dmexp_m4f_scale(ends.start, ends.end, scale, largest) };
+    }
+    for score in rest {
         *score *= scale;
         if *score > largest {
             largest = *score;
@@ -156,24 +215,23 @@ pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: KvRows<'_>, head: KvHe
 }
 
 /// As [`portable::mix`]; the first row of `values` belongs to the first weight. The weights may be lost.
-pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: KvRows<'_>, head: KvHead, first_lane: usize, lanes: &mut [f32]) {
-    let rows = match values {
-        KvRows::F32(values) => Rows::of_kv(DType::F32, bytemuck::cast_slice(values), head),
-        KvRows::F16(values) => Rows::of_kv(DType::F16, bytemuck::cast_slice(values), head),
-        KvRows::Q8(values) => return kv_integer::mix(out, weights, values, head),
+pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: &Prepared<'_>, head: KvHead, first_lane: usize, lanes: &mut [f32]) {
+    if let KvRows::Q8(values) = values.kv {
+        return kv_integer::mix(out, weights, values, head);
+    }
+    let start = if out.len().is_multiple_of(8) { values.start(head.head, out.len(), weights.len()) } else { None };
+    let (Some(scratch), Some(mut from)) = (lanes.first_chunk_mut::<64>(), start) else {
+        return slow_mix(out, weights, values.part(head.head), first_lane);
     };
-    let kernel: MixKernel = if rows.dtype == DType::F32 { dmexp_m4f_mix_f32 } else { dmexp_m4f_mix_f16 };
-    let fit = if out.len().is_multiple_of(8) { rows.stride_bytes(weights.len(), out.len()) } else { None };
-    let (Some(scratch), Some(stride)) = (lanes.first_chunk_mut::<64>(), fit) else { return slow_mix(out, weights, rows, first_lane) };
-    let block_bytes = 8 * rows.dtype.size() as usize;
-    let mut from = rows.bytes.as_ptr();
+    let (kernel, block_bytes): (MixKernel, _) =
+        if values.rows.dtype == DType::F32 { (dmexp_m4f_mix_f32, 32) } else { (dmexp_m4f_mix_f16, 16) };
     let ends = weights.as_ptr_range();
     for block in out.as_chunks_mut::<8>().0 {
         let lanes = scratch.as_mut_ptr();
-        // SAFETY: `stride_bytes` made sure that there is a weight, and that the row of each has as many elements as `out`, in whole aligned words within `rows`; this block
+        // SAFETY: `start` made sure that there is a weight, and that the row of each has as many elements as `out`, in whole aligned words; this block
         // is eight of them. `lanes` has 64 elements and the first lane is at most 56; `block` has eight. The kernel writes those two alone and keeps to the calling
         // convention.
-        unsafe { kernel(from, ends.start, ends.end, stride, lanes, lanes.add((first_lane & 7) * 8), block.as_mut_ptr()) };
+        unsafe { kernel(from, ends.start, ends.end, values.stride_bytes, lanes, lanes.add((first_lane & 7) * 8), block.as_mut_ptr()) };
         from = from.wrapping_add(block_bytes);
     }
 }
@@ -224,6 +282,73 @@ pub(crate) fn gate(gate: &mut [f32], up: &[f32]) {
         };
         portable::gate(core::slice::from_mut(g), core::slice::from_ref(u));
         (gate, up) = (gate_after, up_after);
+    }
+}
+
+/// The largest magnitude of `x`; NaN if there is one, 0 if there is nothing.
+pub(crate) fn largest_magnitude(x: &[f32]) -> f32 {
+    let Some((fours, rest)) = x.split_at_checked(x.len() & !3) else { return 0.0 };
+    let largest = quantise::largest_magnitude(rest).to_bits();
+    if fours.is_empty() {
+        return f32::from_bits(largest);
+    }
+    let ends = fours.as_ptr_range();
+    // SAFETY: reads a multiple of 4 values, not none.
+    f32::from_bits(unsafe { dmexp_m4f_largest(ends.start, ends.end) }.max(largest))
+}
+
+/// As [`sum8`](crate::ops::sum::sum8).
+pub(crate) fn sum8(x: &[f32]) -> f32 {
+    // SAFETY: reads the n values of `x`.
+    unsafe { dmexp_m4f_sum8(x.as_ptr(), x.len()) }
+}
+
+/// As [`sum8_squares`](crate::ops::sum::sum8_squares).
+pub(crate) fn sum8_squares(x: &[f32]) -> f32 {
+    // SAFETY: reads the n values of `x`.
+    unsafe { dmexp_m4f_sum8_squares(x.as_ptr(), x.len()) }
+}
+
+/// `x[i] = x[i] + y[i]`.
+pub(crate) fn add(x: &mut [f32], y: &[f32]) {
+    let n = x.len().min(y.len());
+    let whole = n & !3;
+    let (Some(first), Some(y)) = (x.get_mut(..whole), y.get(..n)) else { return };
+    if whole > 0 {
+        let ends = first.as_mut_ptr_range();
+        // SAFETY: both have `whole` values, a multiple of 4 and not 0; the kernel reads both, writes the first and keeps to the calling convention.
+        unsafe { dmexp_m4f_add(ends.start, ends.end, y.as_ptr()) };
+    }
+    for (x, y) in x.iter_mut().zip(y).skip(whole) {
+        *x += *y;
+    }
+}
+
+/// Each value divided by `divisor`.
+pub(crate) fn divide(values: &mut [f32], divisor: f32) {
+    let Some((first, rest)) = values.split_at_mut_checked(values.len() & !3) else { return };
+    if !first.is_empty() {
+        let ends = first.as_mut_ptr_range();
+        // SAFETY: a multiple of 4 values, not none; the kernel reads and writes them and keeps to the calling convention.
+        unsafe { dmexp_m4f_divide(ends.start, ends.end, divisor) };
+    }
+    portable::divide(rest, divisor);
+}
+
+/// `out[i] = (x[i] * scale) * gain[i]`; all have the same length, or nothing is done.
+pub(crate) fn norm(out: &mut [f32], x: &[f32], gain: &[f32], scale: f32) {
+    let whole = out.len() & !3;
+    if x.len() != out.len() || gain.len() != out.len() {
+        return;
+    }
+    let Some((first, rest)) = out.split_at_mut_checked(whole) else { return };
+    if whole > 0 {
+        let ends = first.as_mut_ptr_range();
+        // SAFETY: all three have at least `whole` values, a multiple of 4 and not 0; the kernel reads two, writes the first and keeps to the calling convention.
+        unsafe { dmexp_m4f_norm(ends.start, ends.end, x.as_ptr(), gain.as_ptr(), scale) };
+    }
+    for ((y, x), g) in rest.iter_mut().zip(x.iter().skip(whole)).zip(gain.iter().skip(whole)) {
+        *y = (*x * scale) * *g;
     }
 }
 

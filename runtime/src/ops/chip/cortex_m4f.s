@@ -435,6 +435,143 @@
     pop {r4, pc}
     .size dmexp_m4f_gate, . - dmexp_m4f_gate
 
+.macro SQUARES8
+    vmla.f32 s0, s8, s8
+    vmla.f32 s1, s9, s9
+    vmla.f32 s2, s10, s10
+    vmla.f32 s3, s11, s11
+    vmla.f32 s4, s12, s12
+    vmla.f32 s5, s13, s13
+    vmla.f32 s6, s14, s14
+    vmla.f32 s7, s15, s15
+.endm
+
+.macro TERMS8
+    ADD8 s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15
+.endm
+
+@ float f(const float *x, size_t n): the canonical sum of n values, or of their squares. The last block is filled up with zeros, which change no lane: none is ever -0.
+.macro SUM name, add
+    FUNCTION \name
+    adr r3, 91f
+    vldmia r3, {s0-s7}
+    subs r1, r1, #8
+    blo 20f
+10: vldmia r0!, {s8-s15}
+    \add
+    subs r1, r1, #8
+    bhs 10b
+20: vldmia r3, {s8-s15}
+    mvns r1, r1
+    lsls r1, r1, #29
+    lsrs r1, r1, #27
+    add pc, r1
+    nop
+    vldr s14, [r0, #24]
+    vldr s13, [r0, #20]
+    vldr s12, [r0, #16]
+    vldr s11, [r0, #12]
+    vldr s10, [r0, #8]
+    vldr s9, [r0, #4]
+    vldr s8, [r0]
+    \add
+    vadd.f32 s0, s0, s4
+    vadd.f32 s2, s2, s6
+    vadd.f32 s1, s1, s5
+    vadd.f32 s3, s3, s7
+    vadd.f32 s0, s0, s2
+    vadd.f32 s1, s1, s3
+    vadd.f32 s0, s0, s1
+    bx lr
+    .p2align 2
+91: .zero 32
+    .size \name, . - \name
+.endm
+
+    SUM dmexp_m4f_sum8, TERMS8
+    SUM dmexp_m4f_sum8_squares, SQUARES8
+
+@ void f(float *x, float *end, const float *y): x[i] = x[i] + y[i], four at a time.
+    FUNCTION dmexp_m4f_add
+10: vldmia r0, {s0-s3}
+    vldmia r2!, {s4-s7}
+    vadd.f32 s0, s0, s4
+    vadd.f32 s1, s1, s5
+    vadd.f32 s2, s2, s6
+    vadd.f32 s3, s3, s7
+    vstmia r0!, {s0-s3}
+    cmp r0, r1
+    bne 10b
+    bx lr
+    .size dmexp_m4f_add, . - dmexp_m4f_add
+
+@ void f(float *x, float *end, float divisor): x[i] = x[i] / divisor, four at a time.
+    FUNCTION dmexp_m4f_divide
+    vmov.f32 s4, s0
+10: vldmia r0, {s0-s3}
+    vdiv.f32 s0, s0, s4
+    vdiv.f32 s1, s1, s4
+    vdiv.f32 s2, s2, s4
+    vdiv.f32 s3, s3, s4
+    vstmia r0!, {s0-s3}
+    cmp r0, r1
+    bne 10b
+    bx lr
+    .size dmexp_m4f_divide, . - dmexp_m4f_divide
+
+@ void f(float *out, float *end, const float *x, const float *gain, float scale): out[i] = (x[i] * scale) * gain[i], four at a time.
+    FUNCTION dmexp_m4f_norm
+    vmov.f32 s8, s0
+10: vldmia r2!, {s0-s3}
+    vldmia r3!, {s4-s7}
+    vmul.f32 s0, s0, s8
+    vmul.f32 s1, s1, s8
+    vmul.f32 s2, s2, s8
+    vmul.f32 s3, s3, s8
+    vmul.f32 s0, s0, s4
+    vmul.f32 s1, s1, s5
+    vmul.f32 s2, s2, s6
+    vmul.f32 s3, s3, s7
+    vstmia r0!, {s0-s3}
+    cmp r0, r1
+    bne 10b
+    bx lr
+    .size dmexp_m4f_norm, . - dmexp_m4f_norm
+
+@ uint32_t f(const float *x, const float *end): the bits of the largest magnitude; four at a time.
+    FUNCTION dmexp_m4f_largest
+    push {r4-r5, lr}
+    movs r2, #0
+10: ldmia r0!, {r3-r5, r12}
+    .irp value, r3, r4, r5, r12
+    cmp r2, \value, lsl #1
+    it lo
+    lsllo r2, \value, #1
+    .endr
+    cmp r0, r1
+    bne 10b
+    lsrs r0, r2, #1
+    pop {r4-r5, pc}
+    .size dmexp_m4f_largest, . - dmexp_m4f_largest
+
+@ float f(float *scores, float *end, float scale, float largest): each score times the scale, four at a time; the largest of them and of what came.
+    FUNCTION dmexp_m4f_scale
+    vmov.f32 s4, s0
+    vmov.f32 s0, s1
+10: vldmia r0, {s5-s8}
+    .irp score, s5, s6, s7, s8
+    vmul.f32 \score, \score, s4
+    vcmp.f32 \score, s0
+    vmrs APSR_nzcv, fpscr
+    it gt
+    vmovgt.f32 s0, \score
+    .endr
+    vstmia r0!, {s5-s8}
+    cmp r0, r1
+    bne 10b
+    bx lr
+    .size dmexp_m4f_scale, . - dmexp_m4f_scale
+
 @ float f(float): the IEEE square root
     FUNCTION dmexp_m4f_sqrt
     vsqrt.f32 s0, s0

@@ -15,6 +15,8 @@ struct Rows {
     multipliers: *const u8,
     scale: f32,
     two_to_24: f32,
+    /// From the multiplier after the first row's to the second row's.
+    other: isize,
     out: *mut f32,
     scales: *const f32,
     out_end: *mut f32,
@@ -23,8 +25,6 @@ struct Rows {
     stride: usize,
     /// From the multiplier after the first row's last to the next pair of rows.
     next: isize,
-    /// From the multiplier after the first row's to the second row's.
-    other: isize,
     /// Where whole groups of 32 end; the beginning where groups have another length.
     x_whole: *const i16,
     x_group: usize,
@@ -41,7 +41,6 @@ unsafe extern "C" {
     fn dmexp_dsp_matvec_q8(rows: &Rows);
     #[cfg(feature = "q4")]
     fn dmexp_dsp_matvec_q4(rows: &Rows);
-    fn dmexp_dsp_largest(x: *const f32, end: *const f32) -> u32;
     #[cfg(feature = "q8")]
     fn dmexp_dsp_quantise_q8(codes: *mut i16, x: *const f32, end: *const f32, inverse: f32);
     #[cfg(feature = "q4")]
@@ -71,13 +70,7 @@ fn place(dtype: DType, index: usize) -> usize {
 #[inline(never)]
 pub(crate) fn quantise(codes: &mut [i16], x: &[f32], dtype: DType) -> f32 {
     let (whole, rest) = x.split_at_checked(x.len() & !(BLOCK - 1)).unwrap_or_default();
-    let mut largest = rest.iter().fold(0, |largest, x| (x.to_bits() & 0x7fff_ffff).max(largest));
-    if !whole.is_empty() {
-        let ends = whole.as_ptr_range();
-        // SAFETY: reads `whole`, a number of whole blocks, at least one.
-        largest = largest.max(unsafe { dmexp_dsp_largest(ends.start, ends.end) });
-    }
-    let largest = f32::from_bits(largest);
+    let largest = super::largest_magnitude(x);
     let inverse = ACTIVATION_LIMIT as f32 / largest;
     let Some((of_whole, of_rest)) = codes.split_at_mut_checked(whole.len()) else { return 0.0 };
     if inverse < f32::INFINITY {

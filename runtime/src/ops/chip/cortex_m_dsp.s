@@ -17,24 +17,23 @@
 \name:
 .endm
 
-@ What the two matrix kernels keep on the stack: the fields of `Rows` in cortex_m_dsp.rs, in its order, from the fifth on.
+@ What the two matrix kernels keep on the stack: the fields of `Rows` in cortex_m_dsp.rs, in its order, from the sixth on.
     .equ OUT, 0
     .equ SCALES, 4
     .equ OUT_END, 8
     .equ X, 12
     .equ STRIDE, 16
     .equ M_NEXT, 20
-    .equ M_OTHER, 24
-    .equ X_WHOLE, 28
-    .equ X_GROUP, 32
-    .equ X_END, 36
-    .equ OFFSETS, 40
-    .equ SUMS, 44
-    .equ ALL_SUMS, 48
-    .equ FIELDS, 52
+    .equ X_WHOLE, 24
+    .equ X_GROUP, 28
+    .equ X_END, 32
+    .equ OFFSETS, 36
+    .equ SUMS, 40
+    .equ ALL_SUMS, 44
+    .equ FIELDS, 48
 @ And behind them, where a row begins and where it goes on after its whole groups of 32.
-    .equ BEGIN, 52
-    .equ AFTER, 56
+    .equ BEGIN, 48
+    .equ AFTER, 52
     .equ FRAME, 60
 
 @ Four codes of a row in \w times the activations \x0 and \x1, added to \acc; \first is smuad where the sum begins.
@@ -94,39 +93,54 @@
     NIBBLES\first r12
 .endm
 
-@ A group is summed: the rows' sums in s16-s17 and s18-s19, which come to r4-r5 and r6-r7, grow by multiplier * group sum.
+@ A group is summed: the rows' sums in r4-r5 and r6-r7 grow by multiplier * group sum, from where s16-s19 kept them or, with \first, from nothing.
 .macro GROUP_Q8
-    ldr r10, [sp, #M_OTHER]
-    ldrb r8, [r3], #1
-    ldrb r9, [r3, r10]
+    KEPT
+    MULTIPLIED smlal
+.endm
+
+.macro GROUP_Q8_FIRST
+    MULTIPLIED smull
+.endm
+
+.macro KEPT
     vmov r4, r5, s16, s17
     vmov r6, r7, s18, s19
-    smlal r4, r5, r11, r8
-    smlal r6, r7, r12, r9
+.endm
+
+.macro KEEP
     vmov s16, s17, r4, r5
     vmov s18, s19, r6, r7
 .endm
 
-@ The same, and by offset * sum of the group's activations.
-.macro GROUP_Q4
-    ldr r10, [sp, #M_OTHER]
+.macro MULTIPLIED multiply
+    vmov r10, s22
     ldrb r8, [r3], #1
     ldrb r9, [r3, r10]
-    vmov r4, r5, s16, s17
-    vmov r6, r7, s18, s19
-    smlal r4, r5, r11, r8
-    smlal r6, r7, r12, r9
+    \multiply r4, r5, r11, r8
+    \multiply r6, r7, r12, r9
+.endm
+
+@ The same, and by offset * sum of the group's activations.
+.macro GROUP_Q4
+    GROUP_Q8
+    OFFSET
+.endm
+
+.macro GROUP_Q4_FIRST
+    GROUP_Q8_FIRST
+    OFFSET
+.endm
+
+.macro OFFSET
     ldrd r8, r9, [sp, #OFFSETS]
     ldr r11, [r9], #4
     ldrsh r12, [r8], #2
     strd r8, r9, [sp, #OFFSETS]
-    add r8, r8, r10, lsl #1
-    ldrsh r8, [r8]
+    ldrsh r8, [r8, r10, lsl #1]
     smlal r4, r5, r11, r12
     smlal r6, r7, r11, r8
     mov r9, #0x000f000f
-    vmov s16, s17, r4, r5
-    vmov s18, s19, r6, r7
 .endm
 
 .macro NO_LAST_Q4
@@ -157,13 +171,13 @@
 
 @ void f(const struct Rows *), for an even number of rows, two at a time.
 @ r0, r1 rows; r2 x; r3 multipliers; r4-r7 eight activations; r8, r9 codes (q4: r9 the mask); r10 scratch; r11, r12 the group's sums; lr where groups end.
-@ s16-s19 the sums of the rows; s20 the activations' scale; s21 2^24.
+@ s16-s19 keep the sums of the rows, which r4-r7 hold after a group; s20 the activations' scale; s21 2^24; s22 from one row's multiplier to the other's.
 .macro MATVEC_INTEGER name, eight, group, last, next
     DSP_FUNCTION \name
     push {r4-r11, lr}
-    vpush {s16-s21}
+    vpush {s16-s23}
     ldmia r0!, {r1, r3}
-    vldmia r0!, {s20-s21}
+    vldmia r0!, {s20-s22}
     sub sp, sp, #FRAME
     mov r2, sp
     add lr, r0, #FIELDS
@@ -178,33 +192,43 @@
     ldr r5, [sp, #X_END]
     add r1, r0, r4
     adr.w r6, 20f
-    adr.w r7, 30f
+    adr.w r7, 29f
     adr.w r8, 40f
     cmp r2, lr
     it eq
     moveq r6, r7
     cmp lr, r5
     it ne
-    movne r8, r7
+    addne r8, r7, #8
     add r6, r6, #1
     add r8, r8, #1
     strd r6, r8, [sp, #BEGIN]
     mov r9, #0x000f000f
-10: mov r10, #0
-    vmov s16, s17, r10, r10
-    vmov s18, s19, r10, r10
-    ldr pc, [sp, #BEGIN]
+10: ldr pc, [sp, #BEGIN]
 @ Whole groups of 32.
 20: \eight _FIRST
     \eight
     \eight
     \eight
+    \group\()_FIRST
+    cmp r2, lr
+    beq 23f
+22: KEEP
+    \eight _FIRST
+    \eight
+    \eight
+    \eight
     \group
     cmp r2, lr
-    bne 20b
-    ldr pc, [sp, #AFTER]
+    bne 22b
+23: ldr pc, [sp, #AFTER]
 @ Groups of any number of eights, the last one with what is left of the row.
-30: ldrd r4, r5, [sp, #X_GROUP]
+29: movs r4, #0
+    movs r5, #0
+    movs r6, #0
+    movs r7, #0
+30: KEEP
+    ldrd r4, r5, [sp, #X_GROUP]
     add lr, r2, r4
     cmp lr, r5
     it hi
@@ -253,29 +277,13 @@
     cmp r4, r6
     bne 10b
     add sp, sp, #FRAME
-    vpop {s16-s21}
+    vpop {s16-s23}
     pop {r4-r11, pc}
     .size \name, . - \name
 .endm
 
     MATVEC_INTEGER dmexp_dsp_matvec_q8, EIGHT_Q8, GROUP_Q8, LAST_Q8, NEXT_Q8
     MATVEC_INTEGER dmexp_dsp_matvec_q4, EIGHT_Q4, GROUP_Q4, NO_LAST_Q4, NEXT_Q4
-
-@ uint32_t f(const float *x, const float *end): the bits of the largest magnitude; four at a time.
-    DSP_FUNCTION dmexp_dsp_largest
-    push {r4-r5, lr}
-    movs r2, #0
-10: ldmia r0!, {r3-r5, r12}
-    .irp value, r3, r4, r5, r12
-    cmp r2, \value, lsl #1
-    it lo
-    lsllo r2, \value, #1
-    .endr
-    cmp r0, r1
-    bne 10b
-    lsrs r0, r2, #1
-    pop {r4-r5, pc}
-    .size dmexp_dsp_largest, . - dmexp_dsp_largest
 
 @ void f(int16_t *codes, const float *x, const float *end, float inverse): the nearest integers of x * inverse, in the order for q8; four at a time.
     DSP_FUNCTION dmexp_dsp_quantise_q8
