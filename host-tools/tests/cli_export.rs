@@ -272,7 +272,7 @@ fn report_8_10_what_is_no_checkpoint_or_no_tokenizer_is_named() {
     line(folder.path(), "export run --checkpoint tiny.dmexp --out x.dmexp").refused(1, &["a .dmexp file", "dmexp generate"]);
     fs::write(folder.path().join("tok.bin"), tokenizer_bin(&[" ", "a"])).unwrap();
     line(folder.path(), "export run --checkpoint tiny.bin --tokenizer tok.bin --out x.dmexp").refused(1, &["261 pieces", "256 tokens"]);
-    line(folder.path(), "export run --checkpoint tiny.bin --tokenizer tiny.bin --out x.dmexp").refused(1, &["not a tokenizer.bin"]);
+    line(folder.path(), "export run --checkpoint tiny.bin --tokenizer tiny.bin --out x.dmexp").refused(1, &["not a tokenizer"]);
     line(folder.path(), "export run --checkpoint tiny.bin --tokenizer tok.bin --out tok.bin").refused(1, &["would be replaced"]);
     assert!(!folder.path().join("x.dmexp").exists());
 }

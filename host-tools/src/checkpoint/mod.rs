@@ -16,8 +16,12 @@ mod mapping;
 mod pytorch;
 mod recognise;
 pub mod rope;
+mod sentencepiece_model;
 mod tokenizer;
 pub mod tokenizer_bin;
+pub mod tokenizer_file;
+mod tokenizer_json;
+mod tokenizer_settings;
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +53,8 @@ pub struct Checkpoint {
     pub provenance: Provenance,
     /// What a user should know of how it was read, one sentence each.
     pub notes: Vec<String>,
+    /// Why the tokenizer that lies with the source cannot be used. An export is refused for it, unless `tokenizer` is set to another or this is taken away.
+    pub refused_tokenizer: Option<Error>,
 }
 
 /// The architecture and its configuration.
@@ -111,7 +117,7 @@ impl Checkpoint {
         provenance: Provenance,
     ) -> Result<Self> {
         arrays.iter().try_for_each(|array| array.check(&files))?;
-        Ok(Self { files, arrays, config, tokenizer, provenance, notes: Vec::new() })
+        Ok(Self { files, arrays, config, tokenizer, provenance, notes: Vec::new(), refused_tokenizer: None })
     }
 
     /// The arrays, in the order in which [`LlamaConfig::tensor`] numbers them.

@@ -20,23 +20,24 @@ use std::sync::atomic::AtomicBool;
 
 /// Make a .dmexp file of a training checkpoint
 ///
-/// Reads llama2.c checkpoints (v0, v1 and v2) and GGUF files of the Llama family, whatever they are called. A value that the element type cannot hold is refused, not clipped. The file appears when it is whole and checked: a failed or stopped export leaves what was there before.
+/// Reads llama2.c checkpoints (v0, v1 and v2), GGUF files of the Llama family and folders of Hugging Face models (Llama, Mistral, Qwen2), whatever they are called. A value that the element type cannot hold is refused, not clipped. The file appears when it is whole and checked: a failed or stopped export leaves what was there before.
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   dmexp export run --checkpoint stories260K.bin --tokenizer tok512.bin --out stories.dmexp
   dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype f16
+  dmexp export run --checkpoint SmolLM2-135M-Instruct --out smollm2.dmexp
   dmexp export run --checkpoint tiny.bin --tokenizer bytes --bos 0 --dtype f32 --json
   dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype q4 --tensor 'layers.*.attention.*=q8:64'
 
 Element types: f32 (fp32, float32), f16 (fp16, float16, half), bf16 (bfloat16), q8 (8 bits), q4 (4 bits; the embedding and the classifier in 8), t2 (ternary, where nothing is lost). In format 2 matrices are stored so, vectors as f32.")]
 pub(crate) struct Run {
-    /// The training checkpoint
-    #[arg(long, value_name = "FILE")]
+    /// The training checkpoint: a file, or the folder of a Hugging Face model
+    #[arg(long, value_name = "PATH")]
     checkpoint: PathBuf,
-    /// The tokenizer the model was trained with: llama2.c's tokenizer.bin, or the word bytes [default: none]
-    #[arg(long, value_name = "FILE|bytes")]
+    /// The tokenizer the model was trained with: tokenizer.json, tokenizer.model, llama2.c's tokenizer.bin, a folder with one of them, or the words bytes or none [default: the one in the checkpoint or its folder]
+    #[arg(long, value_name = "FILE|bytes|none")]
     tokenizer: Option<OsString>,
     /// With --tokenizer bytes: the token that begins every text
     #[arg(long, value_name = "TOKEN", value_parser = args::number, allow_negative_numbers = true)]
@@ -88,7 +89,9 @@ fn format(text: &str) -> Result<Format, String> {
 impl Run {
     fn out(&self) -> PathBuf {
         self.out.clone().unwrap_or_else(|| {
-            let mut name = self.checkpoint.file_stem().unwrap_or_else(|| "model".as_ref()).to_os_string();
+            // A folder's name has no extension, whatever dots are in it.
+            let name = if self.checkpoint.is_dir() { self.checkpoint.file_name() } else { self.checkpoint.file_stem() };
+            let mut name = name.unwrap_or_else(|| "model".as_ref()).to_os_string();
             name.push(format!(".{}.dmexp", self.dtype));
             name.into()
         })
@@ -103,6 +106,10 @@ pub(crate) fn run(command: &Run) -> Outcome {
     };
     let vocab_size = source.config.vocab_size;
     match &command.tokenizer {
+        Some(name) if name == "none" && command.bos.is_none() => {
+            checkpoint.tokenizer = None;
+            checkpoint.refused_tokenizer = None;
+        }
         Some(name) => {
             if name != "bytes" {
                 Target::new(&command.out(), [Path::new(name)])?;

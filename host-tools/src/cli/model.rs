@@ -8,7 +8,7 @@ use dmexp_format::KvDType;
 use dmexp_format::arch::Architecture;
 use dmexp_format::file::ModelFile;
 use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
-use dmexp_tools::checkpoint::{Kind, TokenizerSource, recognise_path, tokenizer_bin};
+use dmexp_tools::checkpoint::{Kind, TokenizerSource, recognise_path, tokenizer_file};
 use dmexp_tools::decode::{Cpu, CpuOptions, Loaded, TokenizerArrays};
 use dmexp_tools::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
@@ -20,7 +20,7 @@ pub(crate) struct ModelArgs {
     /// The .dmexp file to run
     #[arg(long, value_name = "FILE")]
     pub(crate) export: PathBuf,
-    /// A tokenizer for a file that carries none (format 1): llama2.c's tokenizer.bin, or the word bytes
+    /// A tokenizer for a file that carries none (format 1): tokenizer.json, tokenizer.model, llama2.c's tokenizer.bin, or the word bytes
     #[arg(long, value_name = "FILE|bytes")]
     pub(crate) tokenizer: Option<OsString>,
     /// How many positions there is room for [default: what the model was trained for]
@@ -95,7 +95,7 @@ fn runs(loaded: &Loaded) -> Result<()> {
 pub(crate) fn needed(tokenizer: &Tokenizer<'_>, path: &Path) -> Outcome {
     if tokenizer.facts().kind == TokenizerKind::None {
         let what = format!("{} carries no tokenizer", path.display());
-        return Err(request(what, "name one with --tokenizer: tokenizer.bin or bytes, the one that the model was trained with"));
+        return Err(request(what, "name one with --tokenizer: a file or bytes, the one that the model was trained with"));
     }
     Ok(())
 }
@@ -112,7 +112,7 @@ fn for_file(file: &ModelFile<'_>, name: &OsStr) -> Result<TokenizerSource> {
         source.facts = TokenizerFacts { eos: facts.eos, pad: facts.pad, ..source.facts };
         return Ok(source);
     }
-    let source = tokenizer_bin::read(Path::new(name), vocab_size)?;
+    let source = tokenizer_file::read(Path::new(name), Some(vocab_size))?;
     for (what, stated, read) in [("begin", facts.bos, source.facts.bos), ("end", facts.eos[0], source.facts.eos[0])] {
         if stated != NO_TOKEN && stated != read {
             let what = format!("says that token {stated} is the {what} of text, the tokenizer says {read}");
@@ -127,19 +127,15 @@ fn named(error: Error, path: &Path) -> Error {
     if error.path().as_os_str().is_empty() { error.in_file(path) } else { error }
 }
 
-/// A tokenizer without a model: `bytes`, or a tokenizer.bin, which has as many tokens as pieces.
+/// A tokenizer without a model: `bytes`, or a file, which has as many tokens as pieces.
 pub(crate) fn alone(name: &OsStr) -> Outcome<TokenizerArrays> {
     if name == "bytes" {
         return Ok(TokenizerArrays::new(&TokenizerSource::bytes(256, None)?));
     }
     let path = Path::new(name);
     match recognise_path(path)? {
-        Kind::TokenizerBin { pieces } => Ok(TokenizerArrays::new(&tokenizer_bin::read(path, pieces)?)),
         Kind::Dmexp { .. } => Err(request(format!("{} is a .dmexp file", path.display()), "name it with --export")),
-        other => {
-            let what = format!("{} is {}, not a tokenizer.bin", path.display(), other.sentence());
-            Err(request(what, "name llama2.c's tokenizer.bin, or the word bytes"))
-        }
+        _ => Ok(TokenizerArrays::new(&tokenizer_file::read(path, None)?)),
     }
 }
 
@@ -147,9 +143,9 @@ pub(crate) fn alone(name: &OsStr) -> Outcome<TokenizerArrays> {
 pub(crate) fn for_checkpoint(name: &OsStr, bos: Option<u32>, vocab_size: u32) -> Outcome<TokenizerSource> {
     match (name == "bytes", bos) {
         (true, _) => Ok(TokenizerSource::bytes(vocab_size, bos)?),
-        (false, None) => Ok(tokenizer_bin::read(Path::new(name), vocab_size)?),
+        (false, None) => Ok(tokenizer_file::read(Path::new(name), Some(vocab_size))?),
         (false, Some(_)) => {
-            Err(request("--bos goes with --tokenizer bytes alone", "a tokenizer.bin has its own token for the beginning of text"))
+            Err(request("--bos goes with --tokenizer bytes alone", "a tokenizer file has its own token for the beginning of text"))
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct TokenizerArgs {
     /// The .dmexp file whose tokenizer is used
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
-    /// A tokenizer alone, or for a file that carries none: llama2.c's tokenizer.bin, or the word bytes
+    /// A tokenizer alone, or for a file that carries none: tokenizer.json, tokenizer.model, llama2.c's tokenizer.bin, or the word bytes
     #[arg(long, value_name = "FILE|bytes")]
     tokenizer: Option<OsString>,
 }

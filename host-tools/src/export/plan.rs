@@ -68,6 +68,10 @@ pub fn plan<'c>(checkpoint: &'c Checkpoint, options: &Options) -> Result<Plan<'c
     let in_file = |error: Error| error.in_file(checkpoint.path());
     source.config.validate().map_err(|error| in_file(Error::damaged(error.to_string())))?;
     let mut warnings = checkpoint.notes.clone();
+    if let (None, Some(refused)) = (&checkpoint.tokenizer, &checkpoint.refused_tokenizer) {
+        let advice = "--tokenizer names another one, and --tokenizer none leaves it out";
+        return Err(Error::new(refused.class(), refused.to_string()).advise(advice));
+    }
     let tokenizer = match &checkpoint.tokenizer {
         Some(tokenizer) => {
             warnings.extend(tokenizer.notes.iter().cloned());

@@ -12,7 +12,7 @@ mod safetensors;
 #[cfg(test)]
 mod tests;
 
-use super::{Checkpoint, Config, Mapping, Provenance, json};
+use super::{Checkpoint, Config, Mapping, Provenance, json, tokenizer_file};
 use crate::checkpoint::array::{Array, ArrayView};
 use crate::error::{Error, Result};
 use files::Weights;
@@ -62,8 +62,12 @@ fn build(folder: &Path, weights: impl FnOnce() -> Result<Weights>) -> Result<Che
         source_bytes: files.iter().map(|file| file.bytes().len() as u64).sum(),
         licence: None,
     };
-    let checkpoint = Checkpoint::new(files, arrays, Config::Llama(model.source), None, provenance)?;
-    Ok(Checkpoint { notes: model.notes, ..checkpoint })
+    let (tokenizer, refused_tokenizer) = match tokenizer_file::in_folder(folder, Some(model.source.config.vocab_size)) {
+        Ok(tokenizer) => (tokenizer, None),
+        Err(error) => (None, Some(error)),
+    };
+    let checkpoint = Checkpoint::new(files, arrays, Config::Llama(model.source), tokenizer, provenance)?;
+    Ok(Checkpoint { notes: model.notes, refused_tokenizer, ..checkpoint })
 }
 
 /// Whether the classifier is the embedding; where it is, a stored copy of it is taken out of `tensors`.

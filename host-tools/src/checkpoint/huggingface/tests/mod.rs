@@ -6,3 +6,4 @@ mod forward;
 mod made;
 mod rope;
 mod shared;
+mod tokenizers;
