@@ -10,6 +10,7 @@ const IMPORTED: &[&str] = &[
     "Hugging Face folders (Llama, Mistral, Qwen2)",
     "GGUF files of the Llama family",
     "Meta's folders (params.json)",
+    "RustyML models with an architecture file (--arch)",
 ];
 
 fn imported() -> String {
@@ -42,6 +43,7 @@ impl Kind {
             Self::Safetensors => "a safetensors file".to_owned(),
             Self::DormouseCheckpoint => "a training checkpoint of dormouse".to_owned(),
             Self::Burnpack => "a burn record".to_owned(),
+            Self::RustyMl { version } => format!("a RustyML model, format version {version}"),
             Self::TokenizerBin { pieces } => format!("a llama2.c tokenizer (tokenizer.bin) of {pieces} pieces"),
             Self::SentencepieceModel => "a sentencepiece tokenizer (.model)".to_owned(),
             Self::Html => "a web page (HTML)".to_owned(),
@@ -61,6 +63,7 @@ impl Kind {
             Self::Gguf => true,
             Self::Directory(DirectoryHint::HuggingFace) | Self::Safetensors => true,
             Self::Zip { pytorch: true } | Self::Pickle | Self::Directory(DirectoryHint::Meta) => true,
+            Self::RustyMl { version } => (3..=4).contains(version),
             _ => false,
         }
     }
@@ -70,7 +73,8 @@ impl Kind {
         self.is_imported().then(|| {
             let mut out = path.file_stem().unwrap_or_else(|| "model".as_ref()).to_os_string();
             out.push(".dmexp");
-            format!("dmexp export run --checkpoint {} --out {}", quoted(&path.to_string_lossy()), quoted(&out.to_string_lossy()))
+            let arch = if matches!(self, Self::RustyMl { .. }) { " --arch ARCH.toml" } else { "" };
+            format!("dmexp export run --checkpoint {}{arch} --out {}", quoted(&path.to_string_lossy()), quoted(&out.to_string_lossy()))
         })
     }
 
@@ -81,6 +85,7 @@ impl Kind {
             return format!("convert it: {command}");
         }
         match self {
+            Self::RustyMl { .. } => "versions 3 and 4 are read: save it again with RustyML 0.16 or 0.17".to_owned(),
             Self::Dmexp { version: 1 | 2 } => format!("run it with: dmexp generate --export {shown}"),
             Self::Dmexp { .. } => "this version reads formats 1 and 2".to_owned(),
             Self::Empty | Self::Llama2cWrongSize => "copy or download it again".to_owned(),

@@ -12,10 +12,13 @@ mod gguf;
 mod huggingface;
 mod json;
 mod llama2c;
+mod llama_roster;
 mod mapping;
 mod pytorch;
 mod recognise;
 pub mod rope;
+pub mod roster;
+pub mod rustyml;
 mod sentencepiece_model;
 mod tokenizer;
 pub mod tokenizer_bin;
@@ -29,8 +32,10 @@ mod tests;
 pub use array::ArrayView;
 pub use encoding::Encoding;
 pub use gguf::blocks::{BlockType, CodeBlock};
+pub(crate) use llama_roster::llama_roster;
 pub use mapping::Mapping;
 pub use recognise::{DirectoryHint, Kind, recognise, recognise_path};
+pub use rustyml::SequentialSource;
 pub use tokenizer::TokenizerSource;
 
 use crate::error::{Error, Result};
@@ -63,6 +68,8 @@ pub struct Checkpoint {
 pub enum Config {
     /// A decoder of the Llama family.
     Llama(LlamaSource),
+    /// A small network of layers.
+    Sequential(SequentialSource),
 }
 
 /// The configuration of a Llama-family model, with what people want to know of its origin.
@@ -172,6 +179,7 @@ fn from_mapping(file: Mapping) -> Result<Checkpoint> {
         Kind::Gguf => gguf::open(file),
         Kind::Safetensors => huggingface::open_file(file),
         Kind::Zip { pytorch: true } | Kind::Pickle => pytorch::open(file),
+        kind @ Kind::RustyMl { version: 3 | 4 } => Err(rustyml::without_architecture(&kind, file.path())),
         other => Err(other.not_imported(file.path())),
     }
 }

@@ -1,6 +1,6 @@
 //! What a file is, by its bytes and never by its name. Used by `open` and by commands that were given the wrong file.
 
-use super::{Mapping, llama2c, tokenizer_bin};
+use super::{Mapping, llama2c, rustyml, tokenizer_bin};
 use crate::error::{Error, Result};
 use std::path::Path;
 
@@ -43,6 +43,11 @@ pub enum Kind {
     DormouseCheckpoint,
     /// A burn record.
     Burnpack,
+    /// A RustyML model; any format version that stands in its header, known or not.
+    RustyMl {
+        /// The version.
+        version: u32,
+    },
     /// llama2.c's tokenizer.bin.
     TokenizerBin {
         /// How many pieces it has.
@@ -164,6 +169,9 @@ fn by_magic(bytes: &[u8]) -> Option<Kind> {
     }
     if let [b'B', b'Z', b'h', b'1'..=b'9', ..] = bytes {
         return Some(Kind::Compressed("bzip2"));
+    }
+    if let Some(rest) = bytes.strip_prefix(&rustyml::MAGIC) {
+        return Some(Kind::RustyMl { version: rest.first().map_or(0, |version| u32::from(*version)) });
     }
     let magics: [(&[u8], Kind); 12] = [
         (b"GGUF", Kind::Gguf),

@@ -1,6 +1,7 @@
 //! `dmexp export run`: a checkpoint becomes a `.dmexp`.
 
 use super::args;
+use super::export_onto::{self, Onto};
 use super::failure::{Outcome, request};
 use super::figures::{TensorLine, by_dtype, magnitude, tensor_table};
 use super::model::for_checkpoint;
@@ -28,6 +29,8 @@ Examples:
   dmexp export run --checkpoint stories260K.bin --tokenizer tok512.bin --out stories.dmexp
   dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype f16
   dmexp export run --checkpoint SmolLM2-135M-Instruct --out smollm2.dmexp
+  dmexp export run --checkpoint kws.bin --arch kws.arch.toml --dtype f32
+  dmexp export run --checkpoint tuned.bin --onto stories.dmexp --partial --out tuned.dmexp
   dmexp export run --checkpoint tiny.bin --tokenizer bytes --bos 0 --dtype f32 --json
   dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype q4 --tensor 'layers.*.attention.*=q8:64'
 
@@ -36,6 +39,15 @@ pub(crate) struct Run {
     /// The training checkpoint: a file, or the folder of a Hugging Face model
     #[arg(long, value_name = "PATH")]
     checkpoint: PathBuf,
+    /// A .dmexp that gets the checkpoint's weights: its configuration, tokenizer and element types stay; every layer must be the same, or see --partial
+    #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["arch", "tokenizer", "bos", "dtype", "group", "tensor", "format", "align", "sha256", "no_golden", "tensors"])]
+    onto: Option<PathBuf>,
+    /// With --onto: takes what fits and lists what was applied, what is missing and what was not used
+    #[arg(long, requires = "onto")]
+    partial: bool,
+    /// What the layers of a RustyML model do, in TOML or JSON (docs/format/sequential.md)
+    #[arg(long, value_name = "FILE")]
+    arch: Option<PathBuf>,
     /// The tokenizer the model was trained with: tokenizer.json, tokenizer.model, llama2.c's tokenizer.bin, a folder with one of them, or the words bytes or none [default: the one in the checkpoint or its folder]
     #[arg(long, value_name = "FILE|bytes|none")]
     tokenizer: Option<OsString>,
@@ -100,11 +112,27 @@ impl Run {
 
 /// Runs the command.
 pub(crate) fn run(command: &Run) -> Outcome {
-    let mut checkpoint = checkpoint::open(&command.checkpoint)?;
-    let Config::Llama(source) = &checkpoint.config else {
-        return Err(request("this checkpoint's architecture cannot be exported", "use a newer version of dmexp"));
+    if let (Some(base), Some(out)) = (&command.onto, &command.out) {
+        let onto = Onto { checkpoint: &command.checkpoint, base, partial: command.partial, out, json: command.json, quiet: command.quiet };
+        let mut bar = Shown::new(command.quiet || command.json, std::fs::metadata(base).map_or(0, |file| file.len()));
+        let outcome = export_onto::run(&onto, &*cancel_flag()?, &mut |progress| bar.show(progress));
+        bar.clear();
+        return outcome;
+    }
+    let mut checkpoint = match &command.arch {
+        Some(arch) => {
+            Target::new(&command.out(), [arch.as_path()])?;
+            checkpoint::rustyml::open(&command.checkpoint, arch)?
+        }
+        None => checkpoint::open(&command.checkpoint)?,
     };
-    let vocab_size = source.config.vocab_size;
+    let vocab_size = match &checkpoint.config {
+        Config::Llama(source) => source.config.vocab_size,
+        _ if command.tokenizer.is_some() => {
+            return Err(request("this model takes numbers, not text: it has no tokenizer", "leave --tokenizer out"));
+        }
+        _ => 0,
+    };
     match &command.tokenizer {
         Some(name) if name == "none" && command.bos.is_none() => {
             checkpoint.tokenizer = None;

@@ -4,6 +4,7 @@ mod args;
 mod chat;
 mod completions;
 mod detokenize;
+mod export_onto;
 mod export_run;
 mod failure;
 mod figures;

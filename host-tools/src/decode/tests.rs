@@ -245,7 +245,7 @@ fn large() -> (Vec<u8>, u64) {
         max_seq_len: 2048,
     };
     let small = open(SMALL.random());
-    let checkpoint::Config::Llama(source) = &small.config;
+    let checkpoint::Config::Llama(source) = &small.config else { panic!("it is a Llama") };
     let model = LlamaConfig {
         dim: shape.dim as u32,
         hidden_dim: shape.hidden_dim as u32,

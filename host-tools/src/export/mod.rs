@@ -5,15 +5,18 @@
 
 mod golden;
 mod narrow;
+mod onto;
 mod plan;
 mod quantise;
 mod run;
 mod select;
+mod sequential;
 mod spool;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use onto::{Loading, Weights, onto};
 pub use plan::{Plan, plan};
 pub use run::run;
 pub use select::Select;

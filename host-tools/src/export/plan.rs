@@ -1,7 +1,7 @@
 //! What will be written: every tensor with its name, type and dims, and the facts around them. Nothing is read but sizes; values are judged when they are narrowed.
 
-use super::{Format, Options, select};
-use crate::checkpoint::{ArrayView, Checkpoint, Config, LlamaSource, TokenizerSource};
+use super::{Format, Options, select, sequential};
+use crate::checkpoint::{ArrayView, Checkpoint, Config, LlamaSource, SequentialSource, TokenizerSource};
 use crate::error::{Error, Result};
 use dmexp_format::DType;
 use dmexp_format::Dims;
@@ -14,10 +14,17 @@ const Q4_PARAMS: u64 = 20_000_000;
 /// What [`super::run`] will write.
 #[derive(Debug)]
 pub struct Plan<'c> {
-    pub(super) source: &'c LlamaSource,
+    pub(super) source: Source<'c>,
     pub(super) tokenizer: host::Tokenizer,
     pub(super) tensors: Vec<Planned<'c>>,
     pub(super) warnings: Vec<String>,
+}
+
+/// What the model computes, as the checkpoint has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<'c> {
+    Llama(&'c LlamaSource),
+    Sequential(&'c SequentialSource),
 }
 
 /// A tensor to be written, and where its values come from.
@@ -43,7 +50,10 @@ impl Plan<'_> {
 
     /// How many numbers the weights are.
     pub fn num_params(&self) -> u64 {
-        self.source.config.num_params()
+        match self.source {
+            Source::Llama(source) => source.config.num_params(),
+            Source::Sequential(_) => self.elements(),
+        }
     }
 
     /// What a user should know, one sentence each.
@@ -64,7 +74,10 @@ impl Plan<'_> {
 /// model has tokens, or the arrays are not those that the configuration calls for.
 pub fn plan<'c>(checkpoint: &'c Checkpoint, options: &Options) -> Result<Plan<'c>> {
     options.check()?;
-    let Config::Llama(source) = &checkpoint.config;
+    let source = match &checkpoint.config {
+        Config::Llama(source) => source,
+        Config::Sequential(source) => return sequential::plan(checkpoint, source, options),
+    };
     let in_file = |error: Error| error.in_file(checkpoint.path());
     source.config.validate().map_err(|error| in_file(Error::damaged(error.to_string())))?;
     let mut warnings = checkpoint.notes.clone();
@@ -97,7 +110,7 @@ pub fn plan<'c>(checkpoint: &'c Checkpoint, options: &Options) -> Result<Plan<'c
         }
         (Format::V1, None) => warnings.push("format 1 carries no tokenizer: name it when the file is run".to_owned()),
     }
-    Ok(Plan { source, tokenizer, tensors, warnings })
+    Ok(Plan { source: Source::Llama(source), tokenizer, tensors, warnings })
 }
 
 /// The weights: in format 2 vectors stay f32.

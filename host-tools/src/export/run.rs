@@ -1,7 +1,7 @@
 //! The export itself: measure, write, run for golden vectors, read back, rename.
 
 use super::narrow::Narrower;
-use super::plan::{Plan, Planned, Values};
+use super::plan::{Plan, Planned, Source, Values};
 use super::quantise::quantise;
 use super::spool::Spool;
 use super::{Format, Options, Phase, Progress, Report, golden, plan};
@@ -14,6 +14,7 @@ use dmexp_format::host::{
 };
 use sha2::{Digest, Sha256};
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
 
@@ -26,7 +27,11 @@ pub(super) struct Watch<'w> {
     progress: &'w mut dyn FnMut(Progress),
 }
 
-impl Watch<'_> {
+impl<'w> Watch<'w> {
+    pub(super) fn new(cancel: &'w AtomicBool, progress: &'w mut dyn FnMut(Progress)) -> Self {
+        Self { cancel, progress }
+    }
+
     /// Reports, unless the user wants to stop.
     pub(super) fn tick(&mut self, progress: Progress) -> Result<()> {
         (self.progress)(progress);
@@ -47,7 +52,7 @@ impl Watch<'_> {
 pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
     let plan = plan(checkpoint, options)?;
     let target = Target::new(&options.out, checkpoint.files().iter().map(Mapping::path))?;
-    let mut watch = Watch { cancel, progress };
+    let mut watch = Watch::new(cancel, progress);
     // Made first, so that a folder that takes no file is found out before the work.
     let file = target.temporary()?;
     let mut spool = Spool::default();
@@ -69,7 +74,10 @@ pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, prog
         tensors: payload.tensors.clone(),
         fingerprint: 0,
         golden: 0,
-        fixed: plan.source.fixed.clone(),
+        fixed: match plan.source {
+            Source::Llama(source) => source.fixed.clone(),
+            Source::Sequential(_) => Vec::new(),
+        },
         warnings: plan.warnings.clone(),
     };
     let file = match options.format {
@@ -191,7 +199,9 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn format_1(&self, file: NamedTempFile, payload: &Payload, watch: &mut Watch<'_>) -> Result<NamedTempFile> {
-        let source = self.plan.source;
+        let Source::Llama(source) = self.plan.source else {
+            return Err(Error::new(Class::Request, "format 1 has no place for this model").advise("export format 2"));
+        };
         let header = llama_config_v1(&source.config, Some(source.rope_theta), &source.inv_freq, &self.plan.tokenizer)
             .and_then(|config| HeaderV1::new(self.checkpoint.provenance.file_name.clone(), 0, config, payload))
             .map_err(|error| Error::damaged(error.to_string()).in_file(self.checkpoint.path()))?;
@@ -200,9 +210,16 @@ impl Job<'_> {
 
     fn format_2(&self, file: NamedTempFile, payload: Payload, watch: &mut Watch<'_>, report: &mut Report) -> Result<NamedTempFile> {
         let in_source = |error: dmexp_format::host::HeaderError| Error::damaged(error.to_string()).in_file(self.checkpoint.path());
-        let source = self.plan.source;
-        let settings =
-            LlamaSettings { model: source.config, rope_theta: Some(source.rope_theta), rope_scaling: source.rope_scaling.clone() };
+        let config = match self.plan.source {
+            Source::Llama(source) => Config::Llama(LlamaSettings {
+                model: source.config,
+                rope_theta: Some(source.rope_theta),
+                rope_scaling: source.rope_scaling.clone(),
+            }),
+            Source::Sequential(source) => Config::Sequential(source.settings.clone()),
+        };
+        // What a golden vector of a sequential model is, is not laid down yet.
+        let golden = self.options.golden && matches!(config, Config::Llama(_));
         let provenance = Provenance {
             source: self.checkpoint.provenance.file_name.clone(),
             sha256: self.options.sha256.then(|| sha256(self.checkpoint)),
@@ -210,10 +227,10 @@ impl Job<'_> {
             exporter: concat!("dmexp ", env!("CARGO_PKG_VERSION")).to_owned(),
             licence: self.checkpoint.provenance.licence.clone(),
         };
-        let mut header = Header::new(Config::Llama(settings), self.plan.tokenizer.clone(), provenance, payload).map_err(in_source)?;
+        let mut header = Header::new(config, self.plan.tokenizer.clone(), provenance, payload).map_err(in_source)?;
         let alignment = self.options.alignment();
         let file = self.fill(file, watch, |out, tensor| write_v2(out, &header, alignment, tensor))?;
-        if !self.options.golden {
+        if !golden {
             return Ok(file);
         }
         let (golden, warning) = golden::compute(&Loaded::open(file.path())?, watch)?;
@@ -235,32 +252,44 @@ impl Job<'_> {
         ) -> Result<u64, WriteError>,
     ) -> Result<NamedTempFile> {
         let mut pass = Pass { phase: Phase::Write, done: 0, total: self.plan.elements() };
-        let mut out = BufWriter::new(file.as_file_mut());
-        let written = write(&mut out, &mut |number, out| {
-            let Some(tensor) = self.plan.tensors.get(number) else { return Ok(()) };
-            let written = match self.spool.copy(number, out) {
-                Some(copied) => copied.map_err(Trouble::from).and_then(|()| Ok(pass.add(tensor.spec.dims.count(), watch)?)),
-                None => tensor.write(out, &mut pass, watch).map(|_| ()),
-            };
-            match written {
-                Ok(()) => Ok(()),
-                Err(Trouble::Io(error)) => Err(error),
-                // Taken out again below.
-                Err(Trouble::Tools(error)) => Err(io::Error::other(error)),
-            }
-        });
-        let flushed = out.flush();
-        drop(out);
-        written.map_err(|error| match error {
-            WriteError::Io(error) => match error.downcast::<Error>() {
-                Ok(ours) => ours,
-                Err(system) => self.target.failed(system),
-            },
-            other => Error::damaged(other.to_string()).in_file(self.checkpoint.path()),
+        copy_into(&mut file, self.target, self.checkpoint.path(), |out| {
+            write(out, &mut |number, out| {
+                let Some(tensor) = self.plan.tensors.get(number) else { return Ok(()) };
+                let written = match self.spool.copy(number, out) {
+                    Some(copied) => copied.map_err(Trouble::from).and_then(|()| Ok(pass.add(tensor.spec.dims.count(), watch)?)),
+                    None => tensor.write(out, &mut pass, watch).map(|_| ()),
+                };
+                match written {
+                    Ok(()) => Ok(()),
+                    Err(Trouble::Io(error)) => Err(error),
+                    // Taken out again below.
+                    Err(Trouble::Tools(error)) => Err(io::Error::other(error)),
+                }
+            })
         })?;
-        flushed.map_err(|error| self.target.failed(error))?;
         Ok(file)
     }
+}
+
+/// Writes `file`, its bytes by way of a buffer; errors of ours that `write` passed through as errors of the system come out as they were.
+pub(super) fn copy_into(
+    file: &mut NamedTempFile,
+    target: &Target,
+    source: &Path,
+    write: impl FnOnce(&mut BufWriter<&mut std::fs::File>) -> Result<u64, WriteError>,
+) -> Result<()> {
+    let mut out = BufWriter::new(file.as_file_mut());
+    let written = write(&mut out);
+    let flushed = out.flush();
+    drop(out);
+    written.map_err(|error| match error {
+        WriteError::Io(error) => match error.downcast::<Error>() {
+            Ok(ours) => ours,
+            Err(system) => target.failed(system),
+        },
+        other => Error::damaged(other.to_string()).in_file(source),
+    })?;
+    flushed.map_err(|error| target.failed(error))
 }
 
 /// Of the source files' bytes, one file after the other.

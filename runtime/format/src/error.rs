@@ -3,6 +3,8 @@
 //! Errors carry where (a byte offset from the file's start, or a tensor's number in the file's order) and both sides (found, allowed). Host tools add the
 //! path, the tensor's name and advice.
 
+use crate::arch::sequential::{LayerKey, NodeKey};
+
 /// Why a file, a configuration or a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -126,6 +128,41 @@ pub enum Error {
         /// The dims in the file.
         found: [u32; 4],
         /// The dims that the configuration calls for.
+        expected: [u32; 4],
+    },
+    /// A layer of a sequential model is wrong, by itself or for the inputs that it is given.
+    Layer {
+        /// Its number.
+        layer: u32,
+        /// Which of its fields.
+        key: LayerKey,
+        /// What is wrong.
+        rule: Rule,
+        /// The value found (the bit pattern where the field is a float).
+        found: u32,
+        /// The value or limit allowed.
+        allowed: u32,
+    },
+    /// The wiring of a sequential model is wrong.
+    Node {
+        /// The node's number; `u32::MAX` where it is about all of them.
+        node: u32,
+        /// Which part.
+        key: NodeKey,
+        /// What is wrong.
+        rule: Rule,
+        /// The value found.
+        found: u32,
+        /// The value or limit allowed.
+        allowed: u32,
+    },
+    /// A node of a sequential model has not the shape that follows from its layer and its inputs.
+    NodeShape {
+        /// The node's number.
+        node: u32,
+        /// The shape in the file.
+        found: [u32; 4],
+        /// The shape that follows.
         expected: [u32; 4],
     },
     /// Two tensors have one name.

@@ -98,6 +98,22 @@ impl fmt::Display for Error {
             Self::Shape { tensor, found, expected } => {
                 write!(f, "tensor {tensor} has dims {}, the configuration calls for {}", Sizes(found), Sizes(expected))
             }
+            Self::Layer { layer, key, rule, found, allowed } => {
+                write!(f, "layer {layer}: {} = ", key.name())?;
+                if key.is_float() {
+                    write!(f, "{}", f32::from_bits(found))?
+                } else {
+                    write!(f, "{found}")?
+                }
+                write!(f, " {rule} ({allowed})")
+            }
+            Self::Node { node: u32::MAX, key, rule, found, allowed } => {
+                write!(f, "the wiring's {}: {found} {rule} ({allowed})", key.name())
+            }
+            Self::Node { node, key, rule, found, allowed } => write!(f, "node {node}: {}: {found} {rule} ({allowed})", key.name()),
+            Self::NodeShape { node, found, expected } => {
+                write!(f, "node {node} has shape {}, from its layer and inputs follows {}", Sizes(found), Sizes(expected))
+            }
             Self::DuplicateName { first, second } => write!(f, "tensors {first} and {second} have the same name"),
             Self::Tokenizer { key, rule, found, allowed: u64::MAX } => {
                 write!(f, "tokenizer: {key:?} (see byte {found} of the file) {rule}")

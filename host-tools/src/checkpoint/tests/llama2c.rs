@@ -12,7 +12,7 @@ fn load(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
 }
 
 pub(super) fn source(checkpoint: &Checkpoint) -> &LlamaSource {
-    let Config::Llama(source) = &checkpoint.config;
+    let Config::Llama(source) = &checkpoint.config else { panic!("it is a Llama") };
     source
 }
 

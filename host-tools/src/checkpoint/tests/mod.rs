@@ -14,7 +14,7 @@ mod user_reports;
 use std::path::PathBuf;
 
 /// A file of the shared test data; `None`, said in one line, where the folder is absent.
-fn data(name: &str) -> Option<PathBuf> {
+pub(in crate::checkpoint) fn data(name: &str) -> Option<PathBuf> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"));
     if !folder.is_dir() {
         eprintln!("skipped: {name} is not here (no ../shared/data)");

@@ -89,7 +89,7 @@ fn report_3_products_past_32_bits_are_refused_before_anything_is_allocated() {
 #[test]
 fn report_5_a_negative_vocabulary_means_a_classifier_of_its_own() {
     let checkpoint = from_bytes(Path::new("made.bin"), SHAPE.untied().v0(Some(1e4))).unwrap();
-    let Config::Llama(source) = &checkpoint.config;
+    let Config::Llama(source) = &checkpoint.config else { panic!("it is a Llama") };
     assert!(!source.config.tied_embeddings);
     assert_eq!(source.config.vocab_size, 7);
     let output = checkpoint.array("output.weight").unwrap().to_vec().unwrap();

@@ -103,7 +103,7 @@ fn every_tensor_comes_back_with_name_dims_and_count() {
         }
         assert_eq!(found, expected);
         assert_eq!(report.tensors.len(), expected.len());
-        let Config::Llama(llama) = &source.config;
+        let Config::Llama(llama) = &source.config else { panic!("it is a Llama") };
         assert_eq!(file.llama_config().unwrap(), llama.config);
         let mut frequencies = vec![0.0; 4];
         file.rope_inv_freq(&mut frequencies).unwrap();

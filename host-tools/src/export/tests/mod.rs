@@ -104,7 +104,7 @@ pub(crate) fn tokenizer(vocab_size: u32) -> TokenizerSource {
 
 /// Logits at every position, by a way that no export took part in: the source's own f32 arrays in a table.
 pub(crate) fn source_logits(checkpoint: &Checkpoint, tokens: &[u32], kv: KvDType) -> Vec<Vec<f32>> {
-    let Config::Llama(source) = &checkpoint.config;
+    let Config::Llama(source) = &checkpoint.config else { panic!("it is a Llama") };
     let le = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
     let mut arrays: Vec<(Dims, Vec<u8>)> = checkpoint.arrays().map(|array| (array.dims(), le(&array.to_vec().unwrap()))).collect();
     arrays.push((Dims::vector(source.config.head_dim / 2), le(&source.inv_freq)));

@@ -2,6 +2,7 @@
 
 pub mod llama;
 pub mod llama_tensors;
+pub mod sequential;
 
 /// The kinds of model a file can hold. The numbers are those of the format-2 index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub enum Architecture {
     Llama = 1,
     /// The dormouse byte model (listed and verified here; decoding it is another matter).
     Dormouse = 2,
+    /// Small networks of layers, in sequence or as a graph: [`sequential`].
+    Sequential = 3,
 }
 
 impl Architecture {
@@ -20,6 +23,7 @@ impl Architecture {
         match code {
             1 => Some(Self::Llama),
             2 => Some(Self::Dormouse),
+            3 => Some(Self::Sequential),
             _ => None,
         }
     }
@@ -34,6 +38,7 @@ impl Architecture {
         match self {
             Self::Llama => "llama",
             Self::Dormouse => "dormouse",
+            Self::Sequential => "sequential",
         }
     }
 }

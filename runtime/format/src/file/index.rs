@@ -19,11 +19,14 @@ pub const TENSOR_LIMIT: u32 = 65_536;
 /// The longest name of a tensor in bytes.
 pub const NAME_LIMIT: u32 = 128;
 
-const TOKENIZER_START: usize = HEAD_LEN + CONFIG_RECORD_LEN;
 /// Where the head says where the names and the golden vectors are; their lengths follow.
 const NAMES_AT: usize = 32;
+/// Where the head says where the tensor records and the tokenizer record are.
+const TENSORS_AT: usize = 12;
+const TOKENIZER_AT: usize = 24;
 const GOLDEN_AT: usize = 40;
-const TENSORS_START: usize = TOKENIZER_START + TOKENIZER_RECORD_LEN;
+/// The shortest index: head, a configuration of the shortest kind, tokenizer record. (No sequential configuration is shorter than a Llama's.)
+const FIXED_LEN: usize = HEAD_LEN + CONFIG_RECORD_LEN + TOKENIZER_RECORD_LEN;
 
 /// What the index says of one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,11 +132,16 @@ impl<'a> Index<'a> {
         if let Err(error) = self.check_parts() {
             return Err(error);
         }
-        let config = match self.llama_config() {
-            Ok(config) => config,
-            Err(error) => return Err(error),
+        let config = match self.architecture() {
+            Architecture::Llama => match self.llama_config() {
+                Ok(config) => Some(config),
+                Err(error) => return Err(error),
+            },
+            _ => None,
         };
-        if let Err(error) = config.validate() {
+        if let Some(config) = &config
+            && let Err(error) = config.validate()
+        {
             return Err(error);
         }
         if let Err(error) = self.check_tensors(alignment, payload_len) {
@@ -146,7 +154,13 @@ impl<'a> Index<'a> {
         if let Err(error) = self.check_tokenizer_arrays(&facts) {
             return Err(error);
         }
-        golden::check(self.golden_bytes(), u32_at(self.bytes, GOLDEN_AT) as u64, &config)
+        let golden = self.golden_bytes();
+        match &config {
+            Some(config) => golden::check(golden, u32_at(self.bytes, GOLDEN_AT) as u64, config),
+            None if golden.is_empty() => Ok(()),
+            // What a golden vector of such a model is, is not laid down.
+            None => Err(layout(Part::Golden, Rule::Zero, GOLDEN_AT as u32 + 4, golden.len() as u32, 0)),
+        }
     }
 
     /// Checks the head, and that the parts follow one another from the index's start to its end.
@@ -159,8 +173,8 @@ impl<'a> Index<'a> {
         }
         let len = len as u32;
         // The length of what follows is in the head's type: no access below needs a check of its own.
-        let Some((head, _)) = self.bytes.split_first_chunk::<TENSORS_START>() else {
-            return Err(layout(Part::Index, Rule::TooSmall, 0, len, TENSORS_START as u32));
+        let Some((head, _)) = self.bytes.split_first_chunk::<FIXED_LEN>() else {
+            return Err(layout(Part::Index, Rule::TooSmall, 0, len, FIXED_LEN as u32));
         };
         if len & 3 != 0 {
             return Err(layout(Part::Index, Rule::Multiple, 0, len, 4));
@@ -169,12 +183,19 @@ impl<'a> Index<'a> {
         if schema != SCHEMA {
             return Err(layout(Part::Index, Rule::Equal, 0, schema as u32, SCHEMA as u32));
         }
-        match Architecture::from_code(code) {
-            Some(Architecture::Llama) => (),
+        let config_len = match Architecture::from_code(code) {
+            Some(Architecture::Llama) => CONFIG_RECORD_LEN as u32,
+            Some(Architecture::Sequential) => {
+                let found = u32_at(head, 20);
+                if found & 3 != 0 {
+                    return Err(layout(Part::Config, Rule::Multiple, 20, found, 4));
+                }
+                found
+            }
             // Its configuration record is not laid down yet.
             Some(Architecture::Dormouse) => return Err(layout(Part::Index, Rule::Unsupported, 2, code, 1)),
             None => return Err(Error::UnknownArchitecture { code }),
-        }
+        };
         let arithmetic = u32_at(head, 4);
         if arithmetic != ARITHMETIC {
             return Err(Error::Arithmetic { found: arithmetic, expected: ARITHMETIC });
@@ -194,15 +215,17 @@ impl<'a> Index<'a> {
             return Err(layout(Part::Golden, Rule::Multiple, 44, golden_len, 4));
         }
         // Saturated sums are past the index's end, which is below 2^27: they are refused with it.
-        let golden_start = TENSORS_START as u32 + num_tensors * TENSOR_RECORD_LEN as u32;
+        let tokenizer_start = config_len.saturating_add(HEAD_LEN as u32);
+        let tensors_start = tokenizer_start.saturating_add(TOKENIZER_RECORD_LEN as u32);
+        let golden_start = tensors_start.saturating_add(num_tensors * TENSOR_RECORD_LEN as u32);
         let names_start = golden_start.saturating_add(golden_len);
         let names_end = names_start.saturating_add(names_len);
         let places = [
             (Part::Config, 16, HEAD_LEN as u32),
-            (Part::Config, 20, CONFIG_RECORD_LEN as u32),
-            (Part::Tokenizer, 24, TOKENIZER_START as u32),
+            (Part::Config, 20, config_len),
+            (Part::Tokenizer, 24, tokenizer_start),
             (Part::Tokenizer, 28, TOKENIZER_RECORD_LEN as u32),
-            (Part::Tensors, 12, TENSORS_START as u32),
+            (Part::Tensors, 12, tensors_start),
             (Part::Golden, GOLDEN_AT as u32, golden_start),
             (Part::Names, NAMES_AT as u32, names_start),
         ];
@@ -246,7 +269,7 @@ impl<'a> Index<'a> {
                 Err(error) => return Err(error),
             };
             if record.name_offset != name_end {
-                let at = TENSORS_START as u32 + number * TENSOR_RECORD_LEN as u32;
+                let at = u32_at(self.bytes, TENSORS_AT) + number * TENSOR_RECORD_LEN as u32;
                 return Err(layout(Part::Names, Rule::Overlap, at, record.name_offset, name_end));
             }
             name_end += record.name_len as u32;
@@ -353,7 +376,8 @@ impl<'a> Index<'a> {
 
     const fn decode(&self, number: u32) -> Result<TensorRecord, Error> {
         if number < self.num_tensors()
-            && let Some((_, from_record)) = self.bytes.split_at_checked(TENSORS_START + number as usize * TENSOR_RECORD_LEN)
+            && let Some((_, from_record)) =
+                self.bytes.split_at_checked(u32_at(self.bytes, TENSORS_AT) as usize + number as usize * TENSOR_RECORD_LEN)
             && let Some((record, _)) = from_record.split_first_chunk::<TENSOR_RECORD_LEN>()
         {
             return TensorRecord::decode(record, number);
@@ -383,7 +407,10 @@ impl<'a> Index<'a> {
 
     /// The architecture: one that this version knows (checked by `parse`).
     pub const fn architecture(&self) -> Architecture {
-        Architecture::Llama
+        match Architecture::from_code(u16_at(self.bytes, 2) as u32) {
+            Some(architecture) => architecture,
+            None => Architecture::Llama,
+        }
     }
 
     /// How many tensors there are, 1 to [`TENSOR_LIMIT`], tokenizer arrays included.
@@ -433,8 +460,16 @@ impl<'a> Index<'a> {
     /// [`Error::OtherArchitecture`] if the model is not a Llama; no other after `parse`.
     pub const fn llama_config(&self) -> Result<LlamaConfig, Error> {
         match array::<CONFIG_RECORD_LEN>(self.bytes, HEAD_LEN) {
-            Some(ref record) => LlamaConfig::from_record(record),
-            None => Err(Error::OtherArchitecture { found: self.architecture().code(), expected: Architecture::Llama.code() }),
+            Some(ref record) if matches!(self.architecture(), Architecture::Llama) => LlamaConfig::from_record(record),
+            _ => Err(Error::OtherArchitecture { found: self.architecture().code(), expected: Architecture::Llama.code() }),
+        }
+    }
+
+    /// The configuration record.
+    pub const fn config_bytes(&self) -> &'a [u8] {
+        match part(self.bytes, HEAD_LEN, u32_at(self.bytes, 20) as usize) {
+            Some(record) => record,
+            None => &[],
         }
     }
 
@@ -443,9 +478,9 @@ impl<'a> Index<'a> {
     /// # Errors
     /// None after `parse`.
     pub const fn tokenizer_facts(&self) -> Result<TokenizerFacts, Error> {
-        // The configuration's seventh word is `vocab_size`.
-        let vocab_size = u32_at(self.bytes, HEAD_LEN + 24);
-        match array::<TOKENIZER_RECORD_LEN>(self.bytes, TOKENIZER_START) {
+        // The seventh word of a Llama's configuration is `vocab_size`; other models have no tokens.
+        let vocab_size = if let Architecture::Llama = self.architecture() { u32_at(self.bytes, HEAD_LEN + 24) } else { 0 };
+        match array::<TOKENIZER_RECORD_LEN>(self.bytes, u32_at(self.bytes, TOKENIZER_AT) as usize) {
             Some(ref record) => TokenizerFacts::from_record(record, vocab_size),
             None => Ok(TokenizerFacts::NONE),
         }

@@ -16,6 +16,7 @@ mod tests;
 
 use crate::arch::Architecture;
 use crate::arch::llama::{LlamaConfig, TensorKind};
+use crate::arch::sequential::Sequential;
 use crate::bytes::part;
 use crate::tokenizer::TokenizerFacts;
 use crate::{ConfigKey, DType, Error, Part, Rule, TensorView, crc32};
@@ -235,7 +236,8 @@ impl<'a> ModelFile<'a> {
         Some(self.index()?.record(number)?.crc32)
     }
 
-    fn entry(&self, number: u32) -> Option<Tensor<'a>> {
+    /// Tensor `number` with its name; `None` only past the last.
+    pub(crate) fn entry(&self, number: u32) -> Option<Tensor<'a>> {
         match &self.container {
             #[cfg(feature = "toml")]
             Container::V1(_) => self.tensors().nth(number as usize),
@@ -273,6 +275,18 @@ impl<'a> ModelFile<'a> {
             #[cfg(feature = "toml")]
             Container::V1(header) => Ok(header.llama()?.0),
             Container::V2(index) => index.llama_config(),
+        }
+    }
+
+    /// The configuration of a sequential model, checked now: `open` looks at its length alone, so that firmware for other architectures has no code for it.
+    ///
+    /// # Errors
+    /// [`Error::OtherArchitecture`]; those of [`Sequential::parse`].
+    pub fn sequential(&self) -> Result<Sequential<'a>, Error> {
+        let found = self.architecture();
+        match self.index() {
+            Some(index) if found == Architecture::Sequential => Sequential::parse(index.config_bytes()),
+            _ => Err(Error::OtherArchitecture { found: found.code(), expected: Architecture::Sequential.code() }),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The rules that a header must keep, read or to be written, so that what is written can be opened and what is read means one thing.
 
-use super::header::{Config, Golden, Header, TensorEntry, TensorSpec};
+use super::header::{Config, Golden, Header, LlamaSettings, TensorEntry, TensorSpec, Tokenizer};
+use super::sequential::SequentialSettings;
 use super::{HeaderError, NAME_LIMIT, TENSOR_LIMIT};
 use crate::arch::llama::{LlamaConfig, TensorKind};
 use crate::planes::{COLUMN_LIMIT, GROUP_MULTIPLE};
@@ -17,7 +18,41 @@ impl Header {
         if self.arithmetic != ARITHMETIC {
             return Err(HeaderError::wrong("arithmetic", self.arithmetic, ARITHMETIC));
         }
-        let Config::Llama(settings) = &self.config;
+        match &self.config {
+            Config::Llama(settings) => self.check_llama(settings)?,
+            Config::Sequential(settings) => self.check_sequential(settings)?,
+        }
+        if let Some(sum) = &self.provenance.sha256
+            && !(sum.len() == 64 && sum.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
+        {
+            return Err(HeaderError::wrong("provenance.sha256", format!("{sum:?}"), "64 lower-case hexadecimal digits"));
+        }
+        Ok(())
+    }
+
+    /// A sequential model has neither a tokenizer nor, so far, golden vectors.
+    fn check_sequential(&self, settings: &SequentialSettings) -> Result<(), HeaderError> {
+        settings.check()?;
+        if self.tokenizer != Tokenizer::NONE {
+            let allowed = "none: a sequential model takes numbers, not text";
+            return Err(HeaderError::wrong("tokenizer.kind", self.tokenizer.kind.name(), allowed));
+        }
+        let wanted = settings.tensors().map_err(|(layer, fault)| HeaderError::from(fault.of_layer(layer)))?;
+        let wanted: Vec<_> = wanted
+            .iter()
+            .map(|tensor| Wanted {
+                name: tensor.to_string(),
+                dims: tensor.dims,
+                dtypes: if tensor.role.is_matrix() { &[DType::F32, DType::F16, DType::Bf16] } else { &[DType::F32] },
+                trainable: tensor.role.is_trainable(),
+            })
+            .collect();
+        check_tensors(&self.tensors)?;
+        check_list(&self.tensors, &wanted)?;
+        if self.golden.is_empty() { Ok(()) } else { Err(HeaderError::wrong("golden", "golden vectors", "none for this architecture")) }
+    }
+
+    fn check_llama(&self, settings: &LlamaSettings) -> Result<(), HeaderError> {
         let model = &settings.model;
         model.validate()?;
         if let Some(theta) = settings.rope_theta
@@ -36,11 +71,6 @@ impl Header {
         check_list(&self.tensors, &wanted)?;
         for (number, golden) in self.golden.iter().enumerate() {
             check_golden(&format!("golden[{number}]"), golden, model)?;
-        }
-        if let Some(sum) = &self.provenance.sha256
-            && !(sum.len() == 64 && sum.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
-        {
-            return Err(HeaderError::wrong("provenance.sha256", format!("{sum:?}"), "64 lower-case hexadecimal digits"));
         }
         Ok(())
     }

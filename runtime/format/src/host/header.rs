@@ -1,5 +1,6 @@
 //! The owned header of a format-2 file: what the exporter fills in, what `info` shows, and what the index is derived from.
 
+use super::sequential::SequentialSettings;
 use super::{Figures, HeaderError};
 use crate::arch::Architecture;
 use crate::arch::llama::LlamaConfig;
@@ -35,6 +36,8 @@ pub struct Header {
 pub enum Config {
     /// `arch = "llama"`.
     Llama(LlamaSettings),
+    /// `arch = "sequential"`.
+    Sequential(SequentialSettings),
 }
 
 /// `[config]` of a Llama-family model.
@@ -272,6 +275,7 @@ impl Header {
     pub fn arch(&self) -> Architecture {
         match self.config {
             Config::Llama(_) => Architecture::Llama,
+            Config::Sequential(_) => Architecture::Sequential,
         }
     }
 

@@ -2,15 +2,17 @@
 
 use super::check::check_group;
 use super::header::{Config, Golden, GoldenPosition, Header, LlamaSettings, Provenance, Scalar, TensorEntry, TensorSpec, Tokenizer};
+use super::sequential::SequentialSettings;
 use super::toml_text::{BOOL, F32, F64, Keys, TABLE, TABLE_LIST, TEXT, Text, U32, U32_LIST, U64, float, list, show, string};
 use super::{Figures, HeaderError};
+use crate::arch::Architecture;
 use crate::arch::llama::{LlamaConfig, RopeLayout};
 use crate::tokenizer::{NO_TOKEN, PreTokenizer, TokenizerKind};
 use crate::{ARITHMETIC, DType, Dims, KvDType};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
-const ARCHITECTURES: [(&str, ()); 1] = [("llama", ())];
+const ARCHITECTURES: [(&str, Architecture); 2] = [("llama", Architecture::Llama), ("sequential", Architecture::Sequential)];
 const DTYPES: [(&str, DType); 8] = [
     ("f32", DType::F32),
     ("f16", DType::F16),
@@ -40,7 +42,7 @@ impl Header {
         let mut unknown = Vec::new();
         let mut keys = Keys::parse(text)?;
         keys.equal("format", &U32, &2)?;
-        keys.named("arch", &ARCHITECTURES)?;
+        let arch = keys.named("arch", &ARCHITECTURES)?;
         keys.equal("arithmetic", &U32, &ARITHMETIC)?;
         let config = keys.required("config", &TABLE)?;
         let tokenizer = keys.required("tokenizer", &TABLE)?;
@@ -50,7 +52,10 @@ impl Header {
         let header = Self {
             arithmetic: ARITHMETIC,
             payload_crc32: keys.required("payload_crc32", &U32)?,
-            config: Config::Llama(parse_llama(config)?),
+            config: match arch {
+                Architecture::Sequential => Config::Sequential(SequentialSettings::from_table("config", config)?),
+                _ => Config::Llama(parse_llama(config)?),
+            },
             tokenizer: parse_tokenizer(tokenizer, &mut unknown)?,
             provenance: parse_provenance(provenance, &mut unknown)?,
             tensors: numbered("tensors", tensors, |path, number, table| parse_tensor(path, number, table, &mut unknown))?,
@@ -83,6 +88,7 @@ impl Header {
         text.crc("payload_crc32", self.payload_crc32);
         match &self.config {
             Config::Llama(settings) => llama_text(&mut text, settings),
+            Config::Sequential(settings) => settings.write(&mut text),
         }
         tokenizer_text(&mut text, &self.tokenizer);
         provenance_text(&mut text, &self.provenance);

@@ -2,7 +2,6 @@
 
 use super::header::{Config, Header};
 use super::{HeaderError, INDEX_LIMIT};
-use crate::arch::llama::CONFIG_RECORD_LEN;
 use crate::tokenizer::TOKENIZER_RECORD_LEN;
 
 const SCHEMA: u16 = 1;
@@ -15,10 +14,13 @@ const TENSOR_RECORD_LEN: usize = 56;
 /// [`HeaderError`] with the first rule that the header breaks, or where the index would be longer than the format allows.
 pub fn derive_index(header: &Header) -> Result<Vec<u8>, HeaderError> {
     header.check()?;
-    let Config::Llama(settings) = &header.config;
+    let (config, first_array) = match &header.config {
+        Config::Llama(settings) => (settings.model.to_record().to_vec(), settings.model.weight_tensors() + 1),
+        Config::Sequential(settings) => (settings.to_record(), header.tensors.len() as u32),
+    };
     let names = header.tensors.iter().map(|tensor| tensor.spec.name.as_str()).collect::<String>();
     let golden = golden_vectors(header);
-    let tokenizer_at = HEAD_LEN + CONFIG_RECORD_LEN;
+    let tokenizer_at = HEAD_LEN + config.len();
     let tensors_at = tokenizer_at + TOKENIZER_RECORD_LEN;
     let golden_at = tensors_at + TENSOR_RECORD_LEN * header.tensors.len();
     let names_at = golden_at + golden.len();
@@ -36,7 +38,7 @@ pub fn derive_index(header: &Header) -> Result<Vec<u8>, HeaderError> {
         header.tensors.len() as u32,
         offset(tensors_at),
         offset(HEAD_LEN),
-        CONFIG_RECORD_LEN as u32,
+        config.len() as u32,
         offset(tokenizer_at),
         TOKENIZER_RECORD_LEN as u32,
         offset(names_at),
@@ -48,8 +50,8 @@ pub fn derive_index(header: &Header) -> Result<Vec<u8>, HeaderError> {
     index.extend(head.into_iter().flat_map(u32::to_le_bytes));
     index.extend(header.num_params().to_le_bytes());
     index.extend([0; 4]);
-    index.extend(settings.model.to_record());
-    index.extend(header.tokenizer.facts(settings.model.weight_tensors() + 1).to_record());
+    index.extend(config);
+    index.extend(header.tokenizer.facts(first_array).to_record());
     tensor_records(header, &mut index);
     index.extend(golden);
     index.extend(names.bytes());

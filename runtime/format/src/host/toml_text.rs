@@ -23,6 +23,28 @@ pub(super) const F64: Kind<f64> =
     Kind { allowed: "a finite number with a decimal point", read: |v| v.as_float().filter(|f| f.is_finite()) };
 pub(super) const U32_LIST: Kind<Vec<u32>> =
     Kind { allowed: "a list of whole numbers from 0 to 4294967295", read: |v| v.as_array()?.iter().map(|item| (U32.read)(item)).collect() };
+pub(super) const I64: Kind<i64> = Kind { allowed: "a whole number", read: Value::as_integer };
+pub(super) const I64_LIST: Kind<Vec<i64>> =
+    Kind { allowed: "a list of whole numbers", read: |v| v.as_array()?.iter().map(|item| (I64.read)(item)).collect() };
+pub(super) const NUMBERS_OR_ONE: Kind<Vec<i64>> =
+    Kind { allowed: "a whole number or a list of them", read: |v| (I64.read)(v).map(|one| vec![one]).or_else(|| (I64_LIST.read)(v)) };
+pub(super) const NUMBER: Kind<f32> = Kind {
+    allowed: "a finite number within single precision",
+    read: |v| Some(v.as_float().or_else(|| v.as_integer().map(|whole| whole as f64))? as f32).filter(|f| f.is_finite()),
+};
+pub(super) const U32_LISTS: Kind<Vec<Vec<u32>>> =
+    Kind { allowed: "a list of lists of whole numbers", read: |v| v.as_array()?.iter().map(|item| (U32_LIST.read)(item)).collect() };
+pub(super) const PAIR: Kind<(u32, u32)> = Kind {
+    allowed: "two whole numbers: [before, after]",
+    read: |v| match (U32_LIST.read)(v)?.as_slice() {
+        [before, after] => Some((*before, *after)),
+        _ => None,
+    },
+};
+pub(super) const PAIRS: Kind<Vec<(u32, u32)>> =
+    Kind { allowed: "a list of pairs [before, after]", read: |v| v.as_array()?.iter().map(|item| (PAIR.read)(item)).collect() };
+pub(super) const TEXT_LIST: Kind<Vec<String>> =
+    Kind { allowed: "a list of strings", read: |v| v.as_array()?.iter().map(|item| (TEXT.read)(item)).collect() };
 pub(super) const TABLE: Kind<Table> = Kind { allowed: "a table", read: |v| v.as_table().cloned() };
 pub(super) const TABLE_LIST: Kind<Vec<Table>> =
     Kind { allowed: "a list of tables", read: |v| v.as_array()?.iter().map(|item| item.as_table().cloned()).collect() };
@@ -71,6 +93,11 @@ impl Keys {
             Some(value) => Ok(value),
             None => Err(HeaderError::wrong(self.path_of(key), "nothing", kind.allowed)),
         }
+    }
+
+    /// Takes a key that may be there and has no effect, but must have its type.
+    pub(super) fn ignored<T>(&mut self, key: &'static str, kind: &Kind<T>) -> Result<(), HeaderError> {
+        self.optional(key, kind).map(|_| ())
     }
 
     /// Takes a key whose value is one of a few names.

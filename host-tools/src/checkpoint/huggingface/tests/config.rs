@@ -17,7 +17,7 @@ fn refusal(made: &Made) -> Error {
 fn opened(made: &Made) -> (LlamaConfig, Vec<String>) {
     let folder = TempDir::new().unwrap();
     let checkpoint = open(&made.save(&folder)).unwrap();
-    let Config::Llama(source) = &checkpoint.config;
+    let Config::Llama(source) = &checkpoint.config else { panic!("it is a Llama") };
     (source.config, checkpoint.notes)
 }
 
@@ -139,7 +139,7 @@ fn values_that_cannot_be_are_refused_with_the_key() {
 fn defaults_of_the_library_are_told() {
     let folder = TempDir::new().unwrap();
     let checkpoint = open(&llama().without("rope_theta").without("tie_word_embeddings").save(&folder)).unwrap();
-    let Config::Llama(source) = &checkpoint.config;
+    let Config::Llama(source) = &checkpoint.config else { panic!("it is a Llama") };
     assert_eq!(source.fixed.iter().map(|fixed| (fixed.key, fixed.value)).collect::<Vec<_>>(), [("rope_theta", "10000")]);
     assert_eq!((source.rope_theta, source.config.tied_embeddings), (10_000.0, false));
     let mistral = made("MistralForCausalLM", "mistral");

@@ -127,7 +127,7 @@ fn differs(made: &Made, right: &Graph, wrong: &Graph, from: usize) {
 fn report_41_theta_and_eps_are_those_of_the_model() {
     let made = made("LlamaForCausalLM", "llama");
     let source = check(&made, &graph());
-    let Config::Llama(source) = &source.config;
+    let Config::Llama(source) = &source.config else { panic!("it is a Llama") };
     assert_eq!((source.rope_theta, source.config.norm_eps, source.config.head_dim), (500_000.0, 1e-6, 6));
     differs(&made, &graph(), &Graph { frequencies: plain(10_000.0), ..graph() }, 3);
     let wide = made.with("rms_norm_eps", json!(0.5));
@@ -141,7 +141,7 @@ fn report_41_scaling_of_the_rotation_is_carried() {
     let linear = scaled(json!({"type": "linear", "factor": 4.0}));
     let quarter = Graph { frequencies: plain(500_000.0).into_iter().map(|f| f / 4.0).collect(), ..graph() };
     let source = check(&linear, &quarter);
-    let Config::Llama(source) = &source.config;
+    let Config::Llama(source) = &source.config else { panic!("it is a Llama") };
     assert_eq!(source.rope_scaling.len(), 2);
     differs(&linear, &quarter, &graph(), 2);
     // Wavelengths 6.3, 499 and 39584: kept, between, divided.
@@ -154,7 +154,7 @@ fn report_41_scaling_of_the_rotation_is_carried() {
     let frequencies = vec![f[0], (1.0 - smooth) * f[1] / 8.0 + smooth * f[1], f[2] / 8.0];
     check(&llama3, &Graph { frequencies, ..graph() });
     let yarn = scaled(json!({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 24, "attention_factor": 1.5}));
-    let Config::Llama(source) = check_only(&yarn);
+    let Config::Llama(source) = check_only(&yarn) else { panic!("it is a Llama") };
     let frequencies = source.inv_freq.iter().map(|f| f64::from(*f)).collect();
     check(&yarn, &Graph { frequencies, factor: 1.5, ..graph() });
 }
@@ -172,7 +172,7 @@ fn windows_biases_and_ties_are_those_of_the_library() {
     check(&mistral.with("sliding_window", json!(CONTEXT)), &graph());
     let qwen = made("Qwen2ForCausalLM", "qwen2");
     let source = check(&qwen, &graph());
-    let Config::Llama(source) = &source.config;
+    let Config::Llama(source) = &source.config else { panic!("it is a Llama") };
     assert!(source.config.qkv_bias);
     let windowed = qwen.with("use_sliding_window", json!(true)).with("sliding_window", json!(9)).with("max_window_layers", json!(0));
     check(&windowed, &Graph { window: 9, ..graph() });

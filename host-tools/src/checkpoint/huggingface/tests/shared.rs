@@ -42,7 +42,7 @@ fn meets(folder: &Path, tokens: &Path, reference: &Path) {
     let wanted: Vec<f32> = fs::read(reference).unwrap().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let out = TempDir::new().unwrap();
     let source = checkpoint::open(folder).unwrap();
-    let Config::Llama(llama) = &source.config;
+    let Config::Llama(llama) = &source.config else { panic!("it is a Llama") };
     let vocab = llama.config.vocab_size as usize;
     let tokens: Vec<u32> = list.iter().take(wanted.len() / vocab).map(|token| token.as_u64().unwrap() as u32).collect();
     assert!(tokens.len() > 20);

@@ -66,6 +66,8 @@ impl<'a> Header<'a> {
         match architecture {
             Architecture::Llama => llama::parse(config).map(|_| header),
             Architecture::Dormouse => check_text(config).map(|()| header),
+            // Format 1 has no such models: `architecture` does not give it.
+            Architecture::Sequential => Err(Error::UnknownArchitecture { code: architecture.code() }),
         }
     }
 

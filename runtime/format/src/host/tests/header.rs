@@ -97,7 +97,7 @@ prop_compose! {
         header.provenance.licence = texts.1;
         header.provenance.source = texts.2;
         header.provenance.importer = texts.3;
-        let crate::host::Config::Llama(settings) = &mut header.config;
+        let crate::host::Config::Llama(settings) = &mut header.config else { panic!("it is a Llama") };
         settings.rope_theta = theta;
         header
     }
