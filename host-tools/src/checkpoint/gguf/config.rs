@@ -1,11 +1,10 @@
 //! The configuration of a Llama-family model from GGUF's metadata. Every key of the architecture is mapped, or known to change nothing at its value, or refused.
 
-use super::container::{AGAIN, Container, TensorType};
-use crate::checkpoint::{Fixed, LlamaSource, rope};
+use super::container::{AGAIN, Container};
+use super::rotation::{self, Rotation};
+use crate::checkpoint::{Fixed, LlamaSource};
 use crate::error::{Error, Result};
 use dmexp_format::arch::llama::{LlamaConfig, RopeLayout};
-use dmexp_format::host::Scalar;
-use std::collections::BTreeMap;
 
 /// An architecture that the Llama graph computes exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +73,7 @@ pub(super) fn read(container: &Container<'_>, family: Family) -> Result<LlamaSou
         n_heads
     });
     let norm_eps = keys.float("attention.layer_norm_rms_epsilon")?.ok_or_else(|| keys.missing("attention.layer_norm_rms_epsilon"))? as f32;
-    let config = LlamaConfig {
+    let mut config = LlamaConfig {
         dim,
         hidden_dim: keys.needed("feed_forward_length")?,
         n_layers: keys.needed("block_count")?,
@@ -96,33 +95,46 @@ pub(super) fn read(container: &Container<'_>, family: Family) -> Result<LlamaSou
         fixed.push(Fixed { key: "rope_theta", value: "10000", why: UNSTATED });
         10_000.0
     });
-    let Rotation { inv_freq, scaling } = rotation(&keys, &config, rope_theta)?;
+    let Rotation { inv_freq, attention_factor, scaling } = rotation::read(&keys, &config, rope_theta)?;
+    config.attention_factor = attention_factor;
     let layout = if config.rope_layout == RopeLayout::Half { "half" } else { "interleaved" };
     fixed.push(Fixed { key: "rope_layout", value: layout, why: "fixed by the architecture" });
-    fixed.push(Fixed { key: "attention_factor", value: "1", why: "no scaling that changes it" });
+    if attention_factor == 1.0 {
+        fixed.push(Fixed { key: "attention_factor", value: "1", why: "no scaling that changes it" });
+    }
     Ok(LlamaSource { config, rope_theta, rope_scaling: scaling, inv_freq, fixed })
 }
 
 const UNSTATED: &str = "llama.cpp's default where the file does not say";
 
 /// The keys of one architecture.
-struct Keys<'c, 'a> {
-    container: &'c Container<'a>,
+pub(super) struct Keys<'c, 'a> {
+    pub(super) container: &'c Container<'a>,
     prefix: &'static str,
 }
 
 impl Keys<'_, '_> {
-    fn key(&self, name: &str) -> String {
+    pub(super) fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.prefix)
     }
 
-    fn size(&self, name: &str) -> Result<Option<u32>> {
+    pub(super) fn size(&self, name: &str) -> Result<Option<u32>> {
         let key = self.key(name);
         self.container.unsigned(&key)?.map(|value| size(&key, value)).transpose()
     }
 
-    fn float(&self, name: &str) -> Result<Option<f64>> {
+    pub(super) fn float(&self, name: &str) -> Result<Option<f64>> {
         self.container.float(&self.key(name))
+    }
+
+    /// A number that has to be finite and above 0 where it is there.
+    pub(super) fn positive(&self, name: &str) -> Result<Option<f64>> {
+        match self.float(name)? {
+            Some(number) if !(number.is_finite() && number > 0.0) => {
+                Err(Error::damaged(format!("{} is {number}; it has to be above 0", self.key(name))).advise(AGAIN))
+            }
+            number => Ok(number),
+        }
     }
 
     fn needed(&self, name: &str) -> Result<u32> {
@@ -170,80 +182,6 @@ fn head_dim(keys: &Keys<'_, '_>, dim: u32, n_heads: u32) -> Result<u32> {
     Ok(head_dim)
 }
 
-/// The rotation frequencies, and what scales them in words.
-struct Rotation {
-    inv_freq: Vec<f32>,
-    scaling: BTreeMap<String, Scalar>,
-}
-
-/// The frequencies of theta, divided by the factors of Llama 3 and the one of linear scaling where there are any.
-fn rotation(keys: &Keys<'_, '_>, config: &LlamaConfig, theta: f64) -> Result<Rotation> {
-    if !(theta.is_finite() && theta > 0.0) {
-        return Err(Error::damaged(format!("{} is {theta}", keys.key("rope.freq_base"))).advise(AGAIN));
-    }
-    let linear = linear_factor(keys)?;
-    let factors = factors(keys.container, config.head_dim / 2)?;
-    let mut scaling = BTreeMap::new();
-    if let Some(factor) = linear {
-        scaling.insert("type".to_owned(), Scalar::Text("linear".to_owned()));
-        scaling.insert("factor".to_owned(), Scalar::Float(factor));
-    }
-    if !factors.is_empty() {
-        scaling.insert("divisors".to_owned(), Scalar::Text(ROPE_FACTORS.to_owned()));
-    }
-    let factor = |pair: u32| factors.get(pair as usize).map_or(1.0, |factor| f64::from(*factor));
-    let frequency = |pair| rope::frequency(theta, config.head_dim, pair) / factor(pair) / linear.unwrap_or(1.0);
-    Ok(Rotation { inv_freq: (0..config.head_dim / 2).map(|pair| frequency(pair) as f32).collect(), scaling })
-}
-
-/// The factor of linear scaling; `None` where there is none.
-fn linear_factor(keys: &Keys<'_, '_>) -> Result<Option<f64>> {
-    let kind_key = keys.key("rope.scaling.type");
-    let (name, factor) = match (keys.container.text(&kind_key)?, keys.float("rope.scale_linear")?) {
-        (Some("linear"), None) => ("rope.scaling.factor", keys.float("rope.scaling.factor")?),
-        (None | Some("none"), Some(factor)) => ("rope.scale_linear", Some(factor)),
-        (None | Some("none"), None) => {
-            // llama.cpp scales by a factor whose kind is not stated as if it were linear.
-            let factor = if keys.container.value(&kind_key).is_some() { None } else { keys.float("rope.scaling.factor")? };
-            ("rope.scaling.factor", factor)
-        }
-        (Some("linear"), Some(_)) => {
-            let what = format!("{} and {} contradict each other", keys.key("rope.scale_linear"), kind_key);
-            return Err(Error::damaged(what).advise(AGAIN));
-        }
-        (Some(other), _) => {
-            let what = format!("{kind_key} is {other:?}, which this version cannot compute");
-            return Err(Error::not_a_model(what).advise("none and linear are computed, and the factors of Llama 3 (rope_freqs.weight)"));
-        }
-    };
-    match factor {
-        Some(factor) if !(factor.is_finite() && factor > 0.0) => {
-            Err(Error::damaged(format!("{} is {factor}", keys.key(name))).advise(AGAIN))
-        }
-        // What a factor of 1 scales stays as it is.
-        factor => Ok(factor.filter(|factor| *factor != 1.0)),
-    }
-}
-
-/// The factors of the tensor `rope_freqs.weight`; none where it is not there.
-fn factors(container: &Container<'_>, pairs: u32) -> Result<Vec<f32>> {
-    let Some(tensor) = container.tensors.iter().find(|tensor| tensor.name == ROPE_FACTORS) else {
-        return Ok(Vec::new());
-    };
-    let wrong = |what: String| Error::mismatch(format!("{ROPE_FACTORS} {what}")).advise(AGAIN);
-    if tensor.kind != TensorType::F32 || tensor.sizes != [u64::from(pairs), 1, 1, 1] {
-        return Err(wrong(format!("is {} {:?}; half a head in F32 is {pairs}", tensor.kind.name(), tensor.shape())));
-    }
-    let factors: Vec<f32> = container.data(tensor).as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    match factors.iter().position(|factor| !(factor.is_finite() && *factor > 0.0)) {
-        Some(place) => Err(wrong(format!("has {} at {place}, where only positive factors are possible", factors[place]))),
-        None => Ok(factors),
-    }
-}
-
-/// The tensor that holds the factors by which Llama 3 divides its rotation frequencies.
-pub(super) const ROPE_FACTORS: &str = "rope_freqs.weight";
-
 /// Keys that are read above.
 const READ: [&str; 14] = [
     "vocab_size",
@@ -261,8 +199,14 @@ const READ: [&str; 14] = [
     "rope.freq_base",
     "rope.scaling.type",
 ];
-/// Keys that change nothing: what linear scaling was trained from, and factors that are read with their kind.
-const HARMLESS: [&str; 4] = ["rope.scaling.factor", "rope.scale_linear", "rope.scaling.original_context_length", "rope.scaling.finetuned"];
+/// Keys that are read with the kind of scaling, and whether the model was trained with it, which changes nothing.
+const OF_SCALING: [&str; 5] = [
+    "rope.scaling.factor",
+    "rope.scaling.attn_factor",
+    "rope.scale_linear",
+    "rope.scaling.original_context_length",
+    "rope.scaling.finetuned",
+];
 /// Keys that change nothing while they are 0 (or false).
 const ZERO: [&str; 9] = [
     "expert_count",
@@ -276,7 +220,7 @@ const ZERO: [&str; 9] = [
     "pooling_type",
 ];
 /// Keys that change nothing while they are 1 (or true).
-const ONE: [&str; 5] = ["attention.causal", "logit_scale", "residual_scale", "embedding_scale", "rope.scaling.attn_factor"];
+const ONE: [&str; 4] = ["attention.causal", "logit_scale", "residual_scale", "embedding_scale"];
 
 /// Refuses every key of the architecture that is not mapped, unless its value is known to change nothing.
 fn refuse_other_keys(keys: &Keys<'_, '_>, config: &LlamaConfig) -> Result<()> {
@@ -293,7 +237,7 @@ fn refuse_other_keys(keys: &Keys<'_, '_>, config: &LlamaConfig) -> Result<()> {
         let usual_scale =
             name == "attention.scale" && number.is_some_and(|scale| scale as f32 == (1.0 / f64::from(config.head_dim).sqrt()) as f32);
         let harmless = READ.contains(&name)
-            || HARMLESS.contains(&name)
+            || OF_SCALING.contains(&name)
             || ZERO.contains(&name) && number == Some(0.0)
             || ONE.contains(&name) && number == Some(1.0)
             || usual_scale

@@ -7,6 +7,7 @@ pub(super) mod blocks;
 mod config;
 mod container;
 mod cursor;
+mod rotation;
 mod sentencepiece;
 mod tensors;
 mod tokenizer;

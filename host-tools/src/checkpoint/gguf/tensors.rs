@@ -1,7 +1,7 @@
 //! The tensors of a Llama-family model by GGUF's names, matched strictly with what the configuration calls for.
 
-use super::config::ROPE_FACTORS;
 use super::container::{AGAIN, Container, Tensor, TensorType};
+use super::rotation::DIVISORS;
 use crate::checkpoint::Encoding;
 use crate::checkpoint::array::Array;
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ fn name(spec: &TensorSpec) -> String {
         TensorKind::W2 => "ffn_down.weight",
         TensorKind::Norm => "output_norm.weight",
         TensorKind::Output => "output.weight",
-        TensorKind::RopeInvFreq => ROPE_FACTORS,
+        TensorKind::RopeInvFreq => DIVISORS,
     };
     match spec.layer {
         Some(layer) => format!("blk.{layer}.{stem}"),
@@ -38,7 +38,7 @@ fn name(spec: &TensorSpec) -> String {
 /// The arrays in the order of [`LlamaConfig::tensor`]: each there, of the right dims, and none left over.
 pub(super) fn arrays(container: &Container<'_>, config: &LlamaConfig) -> Result<Vec<Array>> {
     let mut left: HashMap<&str, &Tensor<'_>> = container.tensors.iter().map(|tensor| (tensor.name, tensor)).collect();
-    left.remove(ROPE_FACTORS);
+    left.remove(DIVISORS);
     // No more than the file lists, however many layers the configuration claims.
     let mut arrays = Vec::new();
     for number in 0..config.weight_tensors() {

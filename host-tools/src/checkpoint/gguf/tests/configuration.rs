@@ -97,8 +97,8 @@ fn missing_keys_are_named() {
 fn keys_that_change_what_is_computed_are_refused_by_name() {
     let cases: [(&str, make::Value); 15] = [
         ("llama.expert_count", 8u32.into()),
-        ("llama.rope.scaling.type", "yarn".into()),
         ("llama.rope.scaling.type", "longrope".into()),
+        ("llama.rope.scaling.yarn_log_multiplier", 0.1.into()),
         ("llama.rope.dimension_count", 2u32.into()),
         ("llama.attention.value_length", 6u32.into()),
         ("llama.attention.causal", false.into()),
@@ -165,6 +165,34 @@ fn linear_scaling_and_the_factors_of_llama_3_divide_the_frequencies() {
         let error = refusal(changed(|file| _ = file.set("llama.rope.scaling.type", "linear").set("llama.rope.scaling.factor", wrong)));
         assert!(error.contains("rope.scaling.factor"), "{error}");
     }
+}
+
+#[test]
+fn yarn_mixes_frequencies_and_scales_the_attention() {
+    let yarn = |factor: f32, original: u32| {
+        changed(move |file| {
+            file.set("llama.rope.scaling.type", "yarn").set("llama.rope.scaling.factor", factor);
+            file.set("llama.rope.scaling.original_context_length", original);
+        })
+    };
+    // By the formula of the paper in numpy, head_dim 4, theta 10000, factor 4, 1000 positions: pairs 0 to 2 are mixed.
+    let checkpoint = make::open(yarn(4.0, 1000)).unwrap();
+    let found = source(&checkpoint);
+    assert_eq!(found.inv_freq, [1.0, 0.006_25]);
+    assert_eq!(found.config.attention_factor, 1.138_629_4);
+    assert!(!found.fixed.iter().any(|fixed| fixed.key == "attention_factor"));
+    for wrong in [0.5, 0.0, -1.0, f32::NAN] {
+        assert!(refusal(yarn(wrong, 1000)).contains("llama.rope.scaling.factor"), "{wrong}");
+    }
+    assert!(refusal(changed(|file| _ = file.set("llama.rope.scaling.type", "yarn"))).contains("yarn has one from 1"));
+    assert!(refusal(changed(|file| _ = file.set("llama.rope.scaling.attn_factor", 2.0))).contains("attn_factor is 2"));
+    // Head_dim 16 has pairs that stay, that are mixed and that are divided.
+    let mut wide = make::model(&make::Shape { dim: 32, ..TINY });
+    wide.set("llama.rope.scaling.type", "yarn")
+        .set("llama.rope.scaling.factor", 4.0)
+        .set("llama.rope.scaling.original_context_length", 1024u32);
+    let expected = [1.0, 0.316_227_76, 0.081_25, 0.019_764_235, 0.004_375, 0.000_790_569_4, 0.000_25, 0.000_079_056_94];
+    assert_eq!(source(&make::open(wide.bytes()).unwrap()).inv_freq, expected);
 }
 
 #[test]
