@@ -2,12 +2,18 @@
 
 use crate::format::{DType, TensorView};
 use crate::ops::convert::{self, F16, F32};
-#[cfg(any(feature = "q8", feature = "q4"))]
+#[cfg(all(
+    any(feature = "q8", feature = "q4"),
+    not(all(feature = "q8", target_os = "none", any(target_arch = "arm", target_arch = "riscv32")))
+))]
 use crate::ops::integer;
 use crate::ops::kv::{KvHead, KvRows};
 use crate::ops::{kv_integer, portable, quantise};
 
-#[cfg(any(feature = "q8", feature = "q4"))]
+#[cfg(all(
+    any(feature = "q8", feature = "q4"),
+    not(all(feature = "q8", target_os = "none", any(target_arch = "arm", target_arch = "riscv32")))
+))]
 pub(crate) use integer::matvec as matvec_integer;
 pub(crate) use portable::{add, divide, exp_minus, gate, norm, sum8, sum8_squares};
 #[cfg(any(feature = "q8", feature = "q4"))]

@@ -20,6 +20,10 @@ mod cortex_m_dsp;
 pub(crate) use cortex_m_dsp::*;
 #[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))]
 pub(crate) use cortex_m4f::*;
+#[cfg(all(feature = "q8", target_os = "none", any(all(target_arch = "arm", not(target_abi = "eabihf")), target_arch = "riscv32")))]
+mod integer_rows;
+#[cfg(all(feature = "q8", target_os = "none", any(all(target_arch = "arm", not(target_abi = "eabihf")), target_arch = "riscv32")))]
+pub(crate) use integer_rows::matvec_integer;
 
 #[cfg(any(
     test,
