@@ -20,8 +20,8 @@ weights and of keys and values, and compares them bit by bit. The model file is 
 there; `shifted` means that it lies at an odd address. A board without room for that has the model in its firmware. Fails when
 a bit differs.
 
-Float weights are compared over the whole context on an386, over its first positions on the others: 32 where there is a
-floating-point unit, 4 where floats are computed by subroutines (64 of the tiny model).
+The whole context is compared on an386; on the other boards that of one model in integer weights and of the tiny model, and
+of the rest the first positions: 32 where there is a floating-point unit, 4 where floats are computed by subroutines.
 
 Options:
   --full           The whole context everywhere; it takes an hour
@@ -30,8 +30,9 @@ Options:
 /// The time that one row may take.
 const LIMIT: Duration = Duration::from_mins(20);
 
-const DTYPES: &[&str] = &["f32", "f16", "bf16"];
-const KV_DTYPES: &[&str] = &["f32", "f16"];
+/// Types of weights, and the types of keys and values that are compared with each.
+const TYPES: &[(&str, &[&str])] =
+    &[("f32", &["f32", "f16", "q8"]), ("f16", &["f32", "f16"]), ("bf16", &["f32", "f16"]), ("q8", &["f16", "q8"]), ("q4", &["f16", "q8"])];
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let (flags, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == "--full");
@@ -90,15 +91,10 @@ pub(crate) fn check(board: &Board, sources: &[Source], full: bool) -> Outcome {
 
 /// The rows of one model on one board.
 fn cases_of(board: &Board, source: Source, full: bool) -> Outcome<Vec<Case>> {
-    let few = match board.floats {
-        _ if full || board.name == "an386" || source == models::TINY => source.positions,
-        Floats::Hardware => 32,
-        Floats::Software => 4,
-    };
     let mut cases = Vec::new();
     let loads = board.load_address.is_some();
     let firmware = if loads { Some(board::build(board, &[board::MEASURE], &board.model.export(qemu::DEFAULT_DTYPE)?)?) } else { None };
-    for dtype in DTYPES {
+    for (dtype, kv_dtypes) in TYPES {
         let model = source.export(dtype)?;
         let elf = match &firmware {
             Some(elf) => elf.clone(),
@@ -106,9 +102,10 @@ fn cases_of(board: &Board, source: Source, full: bool) -> Outcome<Vec<Case>> {
         };
         let mut case = |kv: &'static str, shift| {
             let (model, elf) = (model.clone(), elf.clone());
-            cases.push(Case { source, dtype, kv, shift, positions: few.min(source.positions), model, elf });
+            let positions = if full { source.positions } else { positions(board, source, dtype, shift) };
+            cases.push(Case { source, dtype, kv, shift, positions, model, elf });
         };
-        for kv in KV_DTYPES {
+        for kv in *kv_dtypes {
             case(kv, 0);
         }
         if loads {
@@ -116,6 +113,17 @@ fn cases_of(board: &Board, source: Source, full: bool) -> Outcome<Vec<Case>> {
         }
     }
     Ok(cases)
+}
+
+/// How many positions tell enough: the long texts are those for which integers were made.
+fn positions(board: &Board, source: Source, dtype: &str, shift: u64) -> usize {
+    let long = if models::STORIES260K.is_here() { models::STORIES260K } else { models::STORY };
+    let integers = matches!(dtype, "q8" | "q4");
+    match board.floats {
+        _ if board.name == "an386" || source == models::TINY || integers && source == long && shift == 0 => source.positions,
+        Floats::Hardware => 32,
+        Floats::Software => 4,
+    }
 }
 
 /// A copy of a firmware under a name of its own: the next build writes to the same place.

@@ -20,10 +20,11 @@ const LIMIT: Duration = Duration::from_mins(20);
 const CONTEXT: u32 = 256;
 
 /// Types of weights and of keys and values that are counted where floats are computed by a floating-point unit.
-const TYPES: &[(&str, &str)] = &[("f32", "f32"), ("f32", "f16"), ("f16", "f16"), ("bf16", "f16")];
+const TYPES: &[(&str, &str)] =
+    &[("f32", "f32"), ("f32", "f16"), ("f16", "f16"), ("bf16", "f16"), ("q8", "f16"), ("q8", "q8"), ("q4", "f16"), ("q4", "q8")];
 
 /// Those that are counted where floats are computed by subroutines.
-const SOFTWARE_TYPES: &[(&str, &str)] = &[("f32", "f32"), ("bf16", "f16")];
+const SOFTWARE_TYPES: &[(&str, &str)] = &[("f32", "f32"), ("bf16", "f16"), ("q8", "q8"), ("q4", "q8")];
 
 /// Every measurement of every board.
 pub(crate) fn measurements() -> Vec<Measurement> {

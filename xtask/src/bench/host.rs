@@ -16,7 +16,7 @@ const USUAL: &[&str] = &["--steps", "200"];
 /// Fewer for a model of a hundred million parameters, which has no token that begins a text.
 const SMOLLM2_RUN: &[&str] = &["--steps", "32", "--prompt", "Once", "--context", "256"];
 
-/// Names SmolLM2's GGUF file, which is not part of the repository: without it there are no rows of it.
+/// Names `SmolLM2`'s GGUF file, which is not part of the repository: without it there are no rows of it.
 const SMOLLM2: &str = "DMEXP_SMOLLM2";
 
 const DTYPES: &[&str] = &["f32", "f16", "bf16"];
