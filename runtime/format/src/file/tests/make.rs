@@ -23,11 +23,12 @@ pub(super) const CONFIG: LlamaConfig = LlamaConfig {
 
 pub(super) const INV_FREQ: [f32; 2] = [1.0, 0.01];
 
-/// A tensor to be written: name, code of the type, dims, bytes.
+/// A tensor to be written: name, code of the type, dims, group, bytes.
 pub(super) struct Made {
     pub(super) name: Vec<u8>,
     pub(super) dtype: u8,
     pub(super) dims: Vec<u32>,
+    pub(super) group: u32,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -66,7 +67,7 @@ pub(super) fn weights(narrow: bool) -> Vec<Made> {
             } else {
                 (0, f32s(&values))
             };
-            Made { name: spec.to_string().into_bytes(), dtype, dims: spec.dims.as_slice().to_vec(), bytes }
+            Made { name: spec.to_string().into_bytes(), dtype, dims: spec.dims.as_slice().to_vec(), group: 0, bytes }
         })
         .collect()
 }
@@ -76,7 +77,7 @@ pub(super) fn file() -> File {
     let mut tensors = weights(true);
     let first_array = tensors.len() as u32 + 1;
     let mut add = |name: &str, dtype: u8, len: u32, bytes: Vec<u8>| {
-        tensors.push(Made { name: name.into(), dtype, dims: vec![len], bytes });
+        tensors.push(Made { name: name.into(), dtype, dims: vec![len], group: 0, bytes });
     };
     add(TensorKind::RopeInvFreq.name(), 0, 2, f32s(&INV_FREQ));
     add("tokenizer.pieces", 6, 8, b"?<>abcab".to_vec());
@@ -115,7 +116,7 @@ impl File {
             records.extend([tensor.dtype, tensor.dims.len() as u8]);
             let sizes: Vec<u32> = tensor.dims.iter().copied().chain([1; 4]).take(4).collect();
             records.extend(u32s(&sizes));
-            records.extend(u32s(&[0, checksum(&[&tensor.bytes])]));
+            records.extend(u32s(&[tensor.group, checksum(&[&tensor.bytes])]));
             records.extend((payload.len() as u64).to_le_bytes());
             records.extend((tensor.bytes.len() as u64).to_le_bytes());
             records.extend([0; 8]);

@@ -270,7 +270,7 @@ fn class_10_many_names_are_checked_too() {
     let many = |duplicate: Option<(usize, usize)>| {
         let mut file = make::file();
         let mut tensors: Vec<_> =
-            (0..40).map(|n| make::Made { name: format!("t{n}").into(), dtype: 0, dims: vec![1], bytes: vec![0; 4] }).collect();
+            (0..40).map(|n| make::Made { name: format!("t{n}").into(), dtype: 0, dims: vec![1], group: 0, bytes: vec![0; 4] }).collect();
         if let Some((first, second)) = duplicate {
             tensors[second].name = tensors[first].name.clone();
         }

@@ -5,6 +5,7 @@ mod against_toml;
 mod damage;
 mod make;
 mod malformed;
+mod quantised;
 #[cfg(feature = "toml")]
 mod v1;
 
