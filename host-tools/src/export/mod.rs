@@ -7,6 +7,7 @@ mod golden;
 mod narrow;
 mod onto;
 mod plan;
+mod quality;
 mod quantise;
 mod run;
 mod select;
@@ -18,6 +19,7 @@ pub(crate) mod tests;
 
 pub use onto::{Loading, Weights, onto};
 pub use plan::{Plan, plan};
+pub use quality::Quality;
 pub use run::run;
 pub use select::Select;
 
@@ -46,6 +48,8 @@ pub struct Options {
     pub golden: bool,
     /// Whether to record the SHA-256 of the source (format 2 only).
     pub sha256: bool,
+    /// A text to measure the export with: its logits against the source's in f32.
+    pub quality: Option<PathBuf>,
 }
 
 impl Options {
@@ -60,6 +64,7 @@ impl Options {
             alignment: None,
             golden: true,
             sha256: false,
+            quality: None,
         }
     }
 
@@ -154,6 +159,8 @@ pub enum Phase {
     Write,
     /// Runs the model for its golden vectors; counts tokens.
     Golden,
+    /// Runs the export and its source over a text; counts tokens.
+    Quality,
     /// Reads the written file back and checks it; counts files.
     Verify,
 }
@@ -192,6 +199,8 @@ pub struct Report {
     pub fingerprint: u32,
     /// How many golden vectors it carries.
     pub golden: usize,
+    /// How it compares with its source, where a text was given.
+    pub quality: Option<Quality>,
     /// Configuration values that the source does not state, and who says what they are.
     pub fixed: Vec<Fixed>,
     /// What a user should know, one sentence each.

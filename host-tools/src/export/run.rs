@@ -4,7 +4,7 @@ use super::narrow::Narrower;
 use super::plan::{Plan, Planned, Source, Values};
 use super::quantise::quantise;
 use super::spool::Spool;
-use super::{Format, Options, Phase, Progress, Report, golden, plan};
+use super::{Format, Options, Phase, Progress, Report, golden, plan, quality};
 use crate::checkpoint::{Checkpoint, Mapping};
 use crate::decode::{Loaded, verify};
 use crate::error::{Class, Error, Result};
@@ -50,13 +50,21 @@ impl<'w> Watch<'w> {
 /// Those of [`plan`]; [`Class::Damaged`] for a weight that is NaN or infinite, [`Class::Unrepresentable`] for one that the element type cannot hold (with tensor, element, value, and the
 /// type that can); [`Class::Unwritable`]; [`Class::Cancelled`]. After an error there is no new file, and an old one is as it was.
 pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
+    run_watched(checkpoint, options, &mut Watch::new(cancel, progress))
+}
+
+/// [`run`] within another piece of work.
+pub(super) fn run_watched(checkpoint: &Checkpoint, options: &Options, watch: &mut Watch<'_>) -> Result<Report> {
     let plan = plan(checkpoint, options)?;
-    let target = Target::new(&options.out, checkpoint.files().iter().map(Mapping::path))?;
-    let mut watch = Watch::new(cancel, progress);
+    if options.quality.is_some() && checkpoint.tokenizer.is_none() {
+        return Err(Error::new(Class::Request, "a text cannot be measured with: there is no tokenizer").advise("name it with --tokenizer"));
+    }
+    let sources = checkpoint.files().iter().map(Mapping::path).chain(options.quality.as_deref());
+    let target = Target::new(&options.out, sources)?;
     // Made first, so that a folder that takes no file is found out before the work.
     let file = target.temporary()?;
     let mut spool = Spool::default();
-    let payload = measure(checkpoint, &plan, options, &target, &mut spool, &mut watch)?;
+    let payload = measure(checkpoint, &plan, options, &target, &mut spool, watch)?;
     let job = Job { checkpoint, plan: &plan, options, target: &target, spool: &spool };
     let mut report = Report {
         out: options.out.clone(),
@@ -74,6 +82,7 @@ pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, prog
         tensors: payload.tensors.clone(),
         fingerprint: 0,
         golden: 0,
+        quality: None,
         fixed: match plan.source {
             Source::Llama(source) => source.fixed.clone(),
             Source::Sequential(_) => Vec::new(),
@@ -81,8 +90,8 @@ pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, prog
         warnings: plan.warnings.clone(),
     };
     let file = match options.format {
-        Format::V1 => job.format_1(file, &payload, &mut watch)?,
-        Format::V2 => job.format_2(file, payload, &mut watch, &mut report)?,
+        Format::V1 => job.format_1(file, &payload, watch)?,
+        Format::V2 => job.format_2(file, payload, watch, &mut report)?,
     };
     watch.tick(Progress { phase: Phase::Verify, done: 0, total: 1 })?;
     let loaded = Loaded::open(file.path())?;
@@ -92,8 +101,13 @@ pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, prog
     })?;
     report.file_bytes = loaded.bytes().len() as u64;
     report.fingerprint = loaded.file()?.fingerprint();
-    drop(loaded);
     watch.tick(Progress { phase: Phase::Verify, done: 1, total: 1 })?;
+    if let Some(text) = &options.quality {
+        let quality = quality::measure(checkpoint, options, &loaded, text, watch)?;
+        report.warnings.extend(quality.warning(options.dtype));
+        report.quality = Some(quality);
+    }
+    drop(loaded);
     target.commit(file)?;
     Ok(report)
 }

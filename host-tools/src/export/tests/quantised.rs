@@ -173,3 +173,30 @@ fn quantised_files_are_known_by_their_fingerprints() {
         assert_eq!(report.fingerprint, fingerprint, "{dtype}: {:#010x}", report.fingerprint);
     }
 }
+
+#[test]
+fn the_report_says_what_a_text_shows_of_the_loss() {
+    let folder = TempDir::new().unwrap();
+    let mut source = open(SMALL.random());
+    let text = folder.path().join("text");
+    fs::write(&text, "a text of more than one window: ".repeat(20)).unwrap();
+    let with = |dtype: DType, text: &Path| Options { quality: Some(text.to_path_buf()), ..options(&folder, dtype, Format::V2) };
+    let error = export(&source, &with(DType::Q8, &text)).unwrap_err().to_string();
+    assert!(error.contains("no tokenizer") && error.contains("--tokenizer"), "{error}");
+    source.tokenizer = Some(tokenizer(300));
+    let quality = |dtype| export(&source, &with(dtype, &text)).unwrap().quality.unwrap();
+    let same = quality(DType::F32);
+    assert_eq!((same.windows, same.divergence.kl, same.divergence.top1), (3, 0.0, 1.0));
+    assert!(same.divergence.positions > 60 && same.divergence.perplexity == same.divergence.reference_perplexity);
+    let (eight, four) = (quality(DType::Q8).divergence, quality(DType::Q4).divergence);
+    assert!(eight.kl > 0.0 && four.kl > eight.kl, "{eight:?} {four:?}");
+    // What was needed for it is gone.
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{names:?}");
+    fs::write(&text, "").unwrap();
+    let options = Options { out: folder.path().join("new.dmexp"), ..with(DType::Q8, &text) };
+    let bos_alone = export(&source, &options).unwrap().quality.unwrap().divergence;
+    assert_eq!((bos_alone.positions, bos_alone.perplexity), (1, None));
+    let missing = Options { quality: Some(folder.path().join("missing")), ..options };
+    assert!(export(&source, &missing).unwrap_err().to_string().contains("missing"));
+}

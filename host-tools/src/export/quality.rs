@@ -1,0 +1,144 @@
+//! What an export says other than its source: both run over windows of a text that the user gives, and their logits compared. Called by [`super::run`] before the file gets its name.
+
+use super::run::Watch;
+use super::{Format, Options, Phase, Progress};
+use crate::checkpoint::Checkpoint;
+use crate::compare::{Divergence, Meter};
+use crate::decode::{Cpu, CpuOptions, Decoder, Loaded};
+use crate::error::{Class, Error, Result};
+use dmexp::Sampler;
+use dmexp::tokenizer::Tokenizer;
+use dmexp_format::{DType, KvDType};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// At most this many windows of the text, evenly spaced.
+const WINDOWS: usize = 16;
+/// Bytes of a window.
+const WINDOW: usize = 256;
+
+/// How the exported file compares with its source in f32, teacher-forced on a text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quality {
+    /// The text.
+    pub text: PathBuf,
+    /// How many windows of it were run.
+    pub windows: usize,
+    /// The figures over all positions of all windows.
+    pub divergence: Divergence,
+}
+
+/// Above this mean divergence a reader sees the difference: a model of half the size would be as good.
+const POOR: f64 = 0.01;
+
+impl Quality {
+    /// A warning where the export lost much.
+    pub(super) fn warning(&self, dtype: DType) -> Option<String> {
+        let kl = self.divergence.kl;
+        (kl > POOR).then(|| {
+            let advice = if dtype == DType::Q4 { "q8, or --tensor for single matrices" } else { "a wider type" };
+            format!("the export diverges from its source by {kl:.1e} a token, more than {POOR}: use {advice}")
+        })
+    }
+}
+
+/// Runs `exported` and its source in f32 over the text in `path`. The source is exported as f32 for this, beside the target, for as long as it takes.
+///
+/// # Errors
+/// A text that cannot be read or is empty; a checkpoint without a tokenizer; what running the models refuses.
+pub(super) fn measure(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    exported: &Loaded,
+    path: &Path,
+    watch: &mut Watch<'_>,
+) -> Result<Quality> {
+    let text = std::fs::read(path).map_err(|error| Error::unreadable(path, error))?;
+    let folder = options.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let room = tempfile::Builder::new().prefix(".dmexp-").tempdir_in(folder).map_err(|error| Error::unwritable(&options.out, error))?;
+    let reference = Options { dtype: DType::F32, format: Format::V2, golden: false, ..Options::new(room.path().join("reference.dmexp")) };
+    super::run::run_watched(checkpoint, &reference, watch)?;
+    let reference = Loaded::open(&reference.out)?;
+
+    let tokens = windows(&text).into_iter().map(|window| encode(&reference.model()?.tokenizer(), text.get(window).unwrap_or_default()));
+    let mut tokens = tokens.collect::<Result<Vec<_>>>().map_err(|error| error.in_file(path))?;
+    let longest = exported.model()?.network().config().max_seq_len;
+    tokens.iter_mut().for_each(|tokens| tokens.truncate(longest as usize));
+    tokens.retain(|tokens| !tokens.is_empty());
+    let context = tokens.iter().map(Vec::len).max().unwrap_or(0) as u32;
+    if context == 0 {
+        return Err(Error::new(Class::Request, "the text to measure with is empty")
+            .advise("give some kilobytes of what the model writes")
+            .in_file(path));
+    }
+
+    let total = 2 * tokens.iter().map(Vec::len).sum::<usize>() as u64;
+    let mut done = 0;
+    let cpu_options = CpuOptions { context: Some(context), kv: KvDType::F32, tokenizer: None };
+    let mut meter = Meter::new();
+    for window in &tokens {
+        let mut expected: Vec<Vec<f32>> = Vec::with_capacity(window.len());
+        let mut step = |watch: &mut Watch<'_>| {
+            done += 1;
+            watch.tick(Progress { phase: Phase::Quality, done, total })
+        };
+        rows(&reference, &cpu_options, window, &mut |_, logits| {
+            expected.push(logits.to_vec());
+            step(watch)
+        })?;
+        rows(exported, &cpu_options, window, &mut |position, logits| {
+            let place = position as usize;
+            if !expected.get(place).is_some_and(|expected| meter.add(expected, logits, window.get(place + 1).copied())) {
+                return Err(Error::mismatch("the export has another vocabulary than its source"));
+            }
+            step(watch)
+        })?;
+    }
+    let divergence = meter.divergence().ok_or_else(|| Error::new(Class::Request, "no position was compared"))?;
+    Ok(Quality { text: path.to_path_buf(), windows: tokens.len(), divergence })
+}
+
+fn rows(loaded: &Loaded, options: &CpuOptions<'_>, tokens: &[u32], each: &mut dyn FnMut(u32, &[f32]) -> Result<()>) -> Result<()> {
+    let mut cpu = Cpu::new(loaded, options)?;
+    let mut session = cpu.session(Sampler::greedy())?;
+    Decoder::logits(&mut session, tokens, each)
+}
+
+/// The tokens of a window, which is taken as the beginning of a text.
+fn encode(tokenizer: &Tokenizer<'_>, text: &[u8]) -> Result<Vec<u32>> {
+    let mut scratch = vec![0; Tokenizer::scratch_words(text.len())];
+    let count = tokenizer.encode(text, true, &mut scratch)?;
+    scratch.truncate(count);
+    Ok(scratch)
+}
+
+/// Windows of the text, evenly spaced from its beginning to its end, cut where characters begin.
+fn windows(text: &[u8]) -> Vec<Range<usize>> {
+    let count = text.len().div_ceil(WINDOW).clamp(1, WINDOWS);
+    let last = text.len().saturating_sub(WINDOW);
+    let on_character = |mut at: usize| {
+        while text.get(at).is_some_and(|byte| byte & 0xc0 == 0x80) {
+            at += 1;
+        }
+        at
+    };
+    let start = |number: usize| if count == 1 { 0 } else { last * number / (count - 1) };
+    (0..count).map(|number| on_character(start(number))..on_character((start(number) + WINDOW).min(text.len()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::windows;
+
+    #[test]
+    fn windows_cover_short_texts_and_are_spread_over_long_ones() {
+        assert_eq!(windows(b""), [0..0]);
+        assert_eq!(windows(b"abc"), [0..3]);
+        assert_eq!(windows(&[b'a'; 300]), [0..256, 44..300]);
+        let long = windows(&[b'a'; 100_000]);
+        assert_eq!((long.len(), long[0].clone(), long[15].clone()), (16, 0..256, 99_744..100_000));
+        // Characters of three bytes: no window begins or ends within one.
+        let text = "\u{20ac}".repeat(1000);
+        assert!(windows(text.as_bytes()).iter().all(|window| text.get(window.clone()).is_some()));
+    }
+}
