@@ -3,11 +3,13 @@
 use super::failure::{Failure, Outcome};
 use super::figures::{TensorLine, by_dtype, tensor_table};
 use super::header;
+use super::layers::{layer_json, layer_table};
 use super::output::{bytes, facts, grouped, json, shown};
 use clap::Args;
 use dmexp_format::arch::Architecture;
+use dmexp_format::arch::sequential::Sequential;
 use dmexp_format::file::ModelFile;
-use dmexp_format::host::{Header, HeaderV1, TensorMeter};
+use dmexp_format::host::{Config, Header, HeaderV1, TensorMeter};
 use dmexp_format::layout::LlamaLayout;
 use dmexp_format::tokenizer::NO_TOKEN;
 use dmexp_format::{KvDType, crc32};
@@ -50,6 +52,8 @@ struct Found<'a> {
     wrong: Option<String>,
     unknown_keys: Vec<String>,
     tensors: Vec<TensorLine>,
+    /// Of a sequential model: its layers, and the names of their types where there is a header.
+    layers: Option<(Sequential<'a>, Vec<String>)>,
 }
 
 /// Runs the command.
@@ -69,6 +73,7 @@ impl<'a> Found<'a> {
         let file = loaded.file()?;
         let computed = crc32::checksum(&[file.payload()]);
         let (mut wrong, mut unknown_keys, mut flushed) = (None, Vec::new(), Vec::new());
+        let mut types = Vec::new();
         let header = match (file.header_text(), file.version()) {
             (None, _) => header::of_index(file.llama_config().ok().as_ref(), &file.tokenizer_facts()?),
             (Some(text), version) => {
@@ -76,6 +81,9 @@ impl<'a> Found<'a> {
                     HeaderV1::parse(text).map(|(_, unknown)| unknown)
                 } else {
                     Header::parse(text).map(|(header, unknown)| {
+                        if let Config::Sequential(settings) = &header.config {
+                            types = settings.layers.iter().map(|named| named.type_name.clone()).collect();
+                        }
                         flushed = header.tensors.iter().map(|tensor| tensor.figures.map(|figures| figures.flushed)).collect();
                         unknown
                     })
@@ -104,7 +112,21 @@ impl<'a> Found<'a> {
             }
         });
         let tensors = tensors.collect();
-        Ok(Self { path: loaded.path(), file, file_bytes: loaded.bytes().len() as u64, computed, header, wrong, unknown_keys, tensors })
+        let layers = match file.architecture() {
+            Architecture::Sequential => Some((file.sequential().map_err(|error| loaded.explain(error))?, types)),
+            _ => None,
+        };
+        Ok(Self {
+            path: loaded.path(),
+            file,
+            file_bytes: loaded.bytes().len() as u64,
+            computed,
+            header,
+            wrong,
+            unknown_keys,
+            tensors,
+            layers,
+        })
     }
 
     fn payload_is_sound(&self) -> bool {
@@ -157,6 +179,9 @@ impl<'a> Found<'a> {
             "golden": golden.collect::<Vec<_>>(),
             "header": serde_json::to_value(&self.header).unwrap_or(Value::Null),
         });
+        if let Some((model, types)) = &self.layers {
+            value["layers"] = layer_json(model, types);
+        }
         if tensors {
             value["tensors"] = self.tensors.iter().map(TensorLine::json).collect();
         }
@@ -204,6 +229,9 @@ impl<'a> Found<'a> {
         facts(&mut out, &rows)?;
         writeln!(out, "{}", if file.header_text().is_some() { "header:" } else { "what the index says:" })?;
         header::print(&mut out, &self.header)?;
+        if let Some((model, types)) = &self.layers {
+            writeln!(out, "layers:\n{}", layer_table(model, types))?;
+        }
         for key in &self.unknown_keys {
             writeln!(out, "not known to this version, and without effect on what is computed: {}", shown(key))?;
         }

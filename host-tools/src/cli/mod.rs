@@ -11,6 +11,7 @@ mod figures;
 mod generate;
 mod header;
 mod info;
+mod layers;
 mod logits;
 mod man;
 mod model;

@@ -45,6 +45,9 @@ fn class_and_advice(error: &FormatError) -> (Class, &'static str) {
         | FormatError::TensorName { .. }
         | FormatError::Shape { .. }
         | FormatError::Tokenizer { .. }
+        | FormatError::Layer { .. }
+        | FormatError::Node { .. }
+        | FormatError::NodeShape { .. }
         | FormatError::IndexMismatch { .. } => (Class::Mismatch, "export it again"),
         FormatError::Golden { .. } => {
             (Class::Mismatch, "this build or this machine computes otherwise than the one that exported it: do not trust its results")

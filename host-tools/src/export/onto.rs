@@ -75,7 +75,7 @@ pub fn onto(
 ) -> Result<Loading> {
     let loaded = Loaded::open(base)?;
     let header = header_of(&loaded)?;
-    let (lists, checkpoint, notes) = compare(weights, &header, partially, base)?;
+    let (lists, checkpoint, notes) = compare(weights, &loaded, &header, partially)?;
     let arrays: HashMap<&str, ArrayView<'_>> = checkpoint.arrays().map(|array| (array.name(), array)).collect();
     let applied: Vec<Option<ArrayView<'_>>> = header
         .tensors
@@ -128,7 +128,8 @@ fn header_of(loaded: &Loaded) -> Result<Header> {
 }
 
 /// The lists, and a checkpoint that has at least what is applied.
-fn compare(weights: Weights, header: &Header, partially: bool, base: &Path) -> Result<(LoadReport, Checkpoint, Vec<String>)> {
+fn compare(weights: Weights, loaded: &Loaded, header: &Header, partially: bool) -> Result<(LoadReport, Checkpoint, Vec<String>)> {
+    let base = loaded.path();
     match (weights, &header.config) {
         (Weights::RustyMl(file), Config::Sequential(settings)) => {
             let lists = lists(&model_roster(settings), &file.roster(), partially).map_err(|error| error.in_file(file.path()))?;
@@ -142,7 +143,7 @@ fn compare(weights: Weights, header: &Header, partially: bool, base: &Path) -> R
             let (model, found) = (llama_roster(&settings.model), llama_roster(&source.config));
             let lists = lists(&model, &found, partially).map_err(|error| error.in_file(checkpoint.path()))?;
             let mut notes = checkpoint.notes.clone();
-            for difference in other_function(&settings.model, source) {
+            for difference in other_function(loaded, &settings.model, source)? {
                 if !partially {
                     return Err(Error::mismatch(difference).in_file(checkpoint.path()));
                 }
@@ -168,7 +169,7 @@ fn other_architecture(header: &Header, path: &Path, base: &Path) -> Error {
 }
 
 /// What both configurations say differently without any array's shape telling.
-fn other_function(model: &LlamaConfig, source: &LlamaSource) -> Vec<String> {
+fn other_function(loaded: &Loaded, model: &LlamaConfig, source: &LlamaSource) -> Result<Vec<String>> {
     let found = &source.config;
     let mut different = Vec::new();
     let mut say = |key: &str, wanted: String, found: String| {
@@ -180,7 +181,14 @@ fn other_function(model: &LlamaConfig, source: &LlamaSource) -> Vec<String> {
     say("attention_factor", model.attention_factor.to_string(), found.attention_factor.to_string());
     say("sliding_window", model.sliding_window.to_string(), found.sliding_window.to_string());
     say("max_seq_len", model.max_seq_len.to_string(), found.max_seq_len.to_string());
-    different
+    let mut frequencies = vec![0.0; model.head_dim as usize / 2];
+    loaded.file()?.rope_inv_freq(&mut frequencies)?;
+    // Another width of a head is said by the layers' types.
+    if frequencies.len() == source.inv_freq.len() && frequencies != source.inv_freq {
+        let theta = source.rope_theta;
+        different.push(format!("the rotation frequencies are others in the model than in the file, whose rope_theta is {theta}"));
+    }
+    Ok(different)
 }
 
 /// What both passes work with.

@@ -15,6 +15,7 @@ mod bytes;
 pub mod crc32;
 mod dtype;
 mod error;
+mod error_keys;
 mod error_text;
 pub mod file;
 #[cfg(feature = "std")]
@@ -26,7 +27,8 @@ pub mod tokenizer;
 pub mod vocabulary;
 
 pub use dtype::{DType, KvDType};
-pub use error::{ConfigKey, Error, Part, Plane, Rule, SamplingKey, TokenizerKey};
+pub use error::{Error, Part, Plane, Rule};
+pub use error_keys::{ConfigKey, SamplingKey, TokenizerKey};
 pub use planes::{Planes, Quantised};
 pub use tensor::{Dims, TensorView};
 

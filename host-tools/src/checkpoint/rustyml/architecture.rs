@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path, model: &Model) -> Result<SequentialSettings> {
 
 /// An architecture that leaves nothing out, as its JSON spells it.
 #[cfg(test)]
-pub(super) fn of_table(table: Table) -> Result<SequentialSettings> {
+pub(crate) fn of_table(table: Table) -> Result<SequentialSettings> {
     SequentialSettings::from_table("", normalised(table)?).map_err(|error| Error::mismatch(told(&error)))
 }
 

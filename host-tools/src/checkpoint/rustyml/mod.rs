@@ -11,6 +11,8 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use architecture::of_table;
 pub(super) use reader::MAGIC;
 pub(crate) use rosters::model_roster;
 pub use writer::{NEWEST, to_rustyml};

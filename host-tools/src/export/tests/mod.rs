@@ -3,6 +3,7 @@
 mod atomic;
 mod content;
 mod memory;
+mod onto;
 mod quantised;
 mod reference;
 mod refusals;
