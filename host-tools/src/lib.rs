@@ -7,4 +7,6 @@ pub mod compare;
 pub mod decode;
 pub mod error;
 pub mod export;
+pub mod export_to;
+pub mod folder;
 pub mod target;

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measures, and writes the figures as a table and as JSON.
 
 pub(crate) mod chip;
+mod export;
 mod host;
 
 use crate::failure::{Failure, Outcome};
@@ -56,6 +57,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     }
     let mut chosen = chip::measurements();
     chosen.extend(host::measurements());
+    chosen.extend(export::measurements());
     chosen.retain(|measurement| measurement.rows.iter().any(|row| matches(&pattern, &row.id)));
     if chosen.is_empty() {
         return Err(Failure::cannot_run(format!("no row matches `{pattern}`; --list prints the ids")));

@@ -60,9 +60,11 @@ impl Kind {
     pub fn is_imported(&self) -> bool {
         match self {
             Self::Llama2c { version } => (0..=2).contains(version),
-            Self::Gguf => true,
-            Self::Directory(DirectoryHint::HuggingFace) | Self::Safetensors => true,
-            Self::Zip { pytorch: true } | Self::Pickle | Self::Directory(DirectoryHint::Meta) => true,
+            Self::Gguf
+            | Self::Safetensors
+            | Self::Directory(DirectoryHint::HuggingFace | DirectoryHint::Meta)
+            | Self::Zip { pytorch: true }
+            | Self::Pickle => true,
             Self::RustyMl { version } => (3..=4).contains(version),
             _ => false,
         }

@@ -7,6 +7,9 @@ use crate::error::{Error, Result};
 use dmexp_format::Dims;
 use std::ops::Range;
 
+/// Elements gone through before their pages are given back.
+const RELEASED: u64 = 1 << 22;
+
 /// What a checkpoint knows of one array.
 ///
 /// Made by [`Array::whole`] or [`Array::strided`], put together by the others. None of them looks at a file: `Checkpoint::new` compares all arrays with the files' lengths.
@@ -29,6 +32,7 @@ enum Values {
     /// The rows (along axis 0) of another array in another order within each head.
     Reordered { order: RowOrder, head_dim: u32, inner: Box<Array> },
     /// Elements `first`.. of another array.
+    #[allow(dead_code, reason = "readers of other formats come to it")]
     From { first: u64, inner: Box<Array> },
 }
 
@@ -151,6 +155,7 @@ impl Array {
     ///
     /// # Errors
     /// [`Class::Mismatch`](crate::error::Class::Mismatch) where there are no such rows.
+    #[allow(dead_code, reason = "readers of other formats come to it")]
     pub(super) fn rows(self, rows: Range<u32>) -> Result<Self> {
         let mut sizes = self.dims.padded();
         let [all, ..] = sizes;
@@ -200,6 +205,15 @@ impl Array {
             }
             Ok(())
         });
+    }
+
+    /// Gives back the pages of some elements, where these lie one after the other; those of other arrays are given back together.
+    fn release_elements(&self, files: &[Mapping], elements: Range<u64>) {
+        if let Values::Whole { file, encoding } = &self.values
+            && let (Some(file), Some(span)) = (files.get(*file), encoding.bytes(elements))
+        {
+            file.release(span);
+        }
     }
 
     /// Calls `each` with the file and the bytes of every stored part; `None` for bytes past 2^64.
@@ -402,6 +416,7 @@ impl<'a> ArrayView<'a> {
         let most = usize::try_from(self.count()).map_or(most, |count| most.min(count)).max(1);
         let mut values = vec![0.0; most];
         let mut start = 0;
+        let mut released = 0;
         loop {
             let n = self.read(start, &mut values)?;
             if n == 0 {
@@ -410,6 +425,10 @@ impl<'a> ArrayView<'a> {
             }
             each(start, &values[..n])?;
             start += n as u64;
+            if start - released >= RELEASED {
+                self.array.release_elements(self.files, released..start);
+                released = start;
+            }
         }
     }
 

@@ -65,7 +65,7 @@ impl Mapping {
     }
 
     /// Gives the memory that holds these bytes back to the system, which reads them again when they are wanted again.
-    pub(super) fn release(&self, bytes: Range<u64>) {
+    pub(crate) fn release(&self, bytes: Range<u64>) {
         #[cfg(unix)]
         if let Bytes::Mapped(map) = &self.bytes
             && let (Ok(start), Ok(end)) = (usize::try_from(bytes.start), usize::try_from(bytes.end))

@@ -4,9 +4,9 @@
 //! the mapped file and are handed out piece by piece ([`ArrayView`]).
 
 mod advice;
-#[cfg_attr(not(test), allow(dead_code, reason = "readers of other formats come to it"))]
 mod array;
 pub mod byte_level;
+mod dmexp;
 mod encoding;
 mod gguf;
 mod huggingface;

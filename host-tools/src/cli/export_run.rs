@@ -187,7 +187,7 @@ pub(crate) fn run(command: &Run) -> Outcome {
 }
 
 /// Set by Ctrl-C and by SIGTERM, so that neither leaves a temporary file. A second one ends the process at once.
-fn cancel_flag() -> Outcome<Arc<AtomicBool>> {
+pub(super) fn cancel_flag() -> Outcome<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in SIGNALS {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;

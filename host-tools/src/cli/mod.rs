@@ -6,6 +6,7 @@ mod completions;
 mod detokenize;
 mod export_onto;
 mod export_run;
+mod export_to;
 mod failure;
 mod figures;
 mod generate;
@@ -64,13 +65,15 @@ Examples:
   dmexp export run --checkpoint stories260K.bin --tokenizer tok512.bin --out stories.dmexp
   dmexp export info stories.dmexp
   dmexp export verify stories.dmexp
-  dmexp export strip stories.dmexp --out firmware.dmexp"
+  dmexp export strip stories.dmexp --out firmware.dmexp
+  dmexp export to --format safetensors stories.dmexp --out stories"
 )]
 enum Export {
     Run(export_run::Run),
     Info(info::Info),
     Verify(verify::Verify),
     Strip(strip::Strip),
+    To(export_to::To),
 }
 
 /// Runs the command line that this process was started with.
@@ -87,6 +90,7 @@ fn run(command: Command) -> Outcome {
         Command::Export(Export::Info(command)) => info::run(&command),
         Command::Export(Export::Verify(command)) => verify::run(&command),
         Command::Export(Export::Strip(command)) => strip::run(&command),
+        Command::Export(Export::To(command)) => export_to::run(&command),
         Command::Generate(command) => generate::run(&command),
         Command::Tokenize(command) => tokenize::run(&command),
         Command::Detokenize(command) => detokenize::run(&command),

@@ -56,6 +56,13 @@ impl Loaded {
         self.mapping.bytes()
     }
 
+    /// Gives back the memory that holds `piece`, a part of the file's bytes: it is read again when it is wanted again.
+    pub(super) fn release(&self, piece: &[u8]) {
+        if let Some(start) = piece.as_ptr().addr().checked_sub(self.bytes().as_ptr().addr()) {
+            self.mapping.release(start as u64..start as u64 + piece.len() as u64);
+        }
+    }
+
     /// The checked container. Checked anew at each call, which reads the head of the file once more.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ fn is_dmexp(path: &Path) -> bool {
 }
 
 fn verify_loaded(loaded: &Loaded, report: &mut VerifyReport) -> Result<()> {
-    let mut left = match host::verify(loaded.bytes()) {
+    let mut left = match host::verify_with(loaded.bytes(), &mut |piece| loaded.release(piece)) {
         Ok(found) => {
             for name in found.done {
                 report.add(name, Outcome::Passed);
@@ -131,7 +131,7 @@ fn explained(loaded: &Loaded, error: host::VerifyError) -> Error {
 /// # Errors
 /// The first check that failed.
 pub(crate) fn after_export(loaded: &Loaded) -> Result<()> {
-    host::verify(loaded.bytes()).map_err(|error| explained(loaded, error))?;
+    host::verify_with(loaded.bytes(), &mut |piece| loaded.release(piece)).map_err(|error| explained(loaded, error))?;
     // Other architectures are checked by `host::verify` as far as they go.
     if loaded.file()?.architecture() == Architecture::Llama { loaded.model().map(|_| ()) } else { Ok(()) }
 }

@@ -4,7 +4,7 @@
 //! element type cannot hold stops the export before there is a file), once to write. Golden vectors need a file that runs, so with them the file is written a second time.
 
 mod golden;
-mod narrow;
+pub(crate) mod narrow;
 mod onto;
 mod plan;
 mod quality;

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 /// Narrows pieces of one tensor after the other into one buffer.
 #[derive(Debug)]
-pub(super) struct Narrower {
+pub(crate) struct Narrower {
     dtype: DType,
     bytes: Vec<u8>,
     flushed: u64,
@@ -14,22 +14,22 @@ pub(super) struct Narrower {
 
 /// A value that cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Refused {
+pub(crate) struct Refused {
     /// Which element of the tensor.
-    pub(super) element: u64,
+    pub(crate) element: u64,
     /// Its value in the source.
-    pub(super) value: f32,
+    pub(crate) value: f32,
     /// The type that it was to be stored as.
-    pub(super) dtype: DType,
+    pub(crate) dtype: DType,
 }
 
 impl Narrower {
-    pub(super) fn new(dtype: DType) -> Self {
+    pub(crate) fn new(dtype: DType) -> Self {
         Self { dtype, bytes: Vec::new(), flushed: 0 }
     }
 
     /// The bytes of `values`, the first of which is element `first`.
-    pub(super) fn narrow(&mut self, first: u64, values: &[f32]) -> Result<&[u8], Refused> {
+    pub(crate) fn narrow(&mut self, first: u64, values: &[f32]) -> Result<&[u8], Refused> {
         self.bytes.clear();
         let finite = match self.dtype {
             DType::F16 => self.halves(values, 0x7c00, |value| f16::from_f32(value).to_bits()),
@@ -66,14 +66,14 @@ impl Narrower {
     }
 
     /// How many values became exactly 0 so far.
-    pub(super) fn flushed(&self) -> u64 {
+    pub(crate) fn flushed(&self) -> u64 {
         self.flushed
     }
 }
 
 impl Refused {
     /// The error: tensor, element, value, and the type that can hold it.
-    pub(super) fn explain(self, tensor: &str) -> Error {
+    pub(crate) fn explain(self, tensor: &str) -> Error {
         let Self { element, value, dtype } = self;
         if !value.is_finite() {
             return Error::damaged(format!("element {element} of tensor {tensor} is {value}"))

@@ -24,3 +24,14 @@ pub fn checksum(parts: &[&[u8]]) -> u32 {
     }
     hasher.finalize()
 }
+
+/// The checksum of `bytes`, with `read` told each piece once it has been read: whoever mapped a large file can give the memory back.
+#[cfg(feature = "std")]
+pub fn checksum_in_pieces(bytes: &[u8], read: &mut dyn FnMut(&[u8])) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for piece in bytes.chunks(1 << 20) {
+        hasher.update(piece);
+        read(piece);
+    }
+    hasher.finalize()
+}

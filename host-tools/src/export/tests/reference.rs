@@ -71,6 +71,55 @@ fn checkpoints_of_every_version_give_their_reference_logits() {
 }
 
 #[test]
+fn pytorch_checkpoints_give_their_reference_logits_at_every_position() {
+    let folder = TempDir::new().unwrap();
+    for (model, file, reference) in [
+        ("mha_tied", "ckpt.pt", "ref_logits_f64.f32"),
+        ("mha_tied", "ckpt_legacy_nonzip.pt", "ref_logits_f64.f32"),
+        ("mha_tied", "ckpt_bf16.pt", "ref_logits_bf16_weights.f32"),
+        ("mha_tied", "ckpt_fp16.pt", "ref_logits_fp16_weights.f32"),
+        ("mha_tied", "meta", "meta/ref_logits_torch_f32.f32"),
+        ("gqa_untied", "ckpt.pt", "ref_logits_f64.f32"),
+        ("gqa_untied", "meta", "meta/ref_logits_torch_f32.f32"),
+        ("mqa_odd", "ckpt.pt", "ref_logits_f64.f32"),
+    ] {
+        let Some(base) = data(&format!("llama2c-made/{model}")) else { return };
+        let json: serde_json::Value = serde_json::from_slice(&fs::read(base.join("ref.json")).unwrap()).unwrap();
+        let tokens = token_list(&json["tokens"]);
+        let source = checkpoint::open(&base.join(file)).unwrap();
+        let reference = floats(&base.join(reference));
+        let largest = reference.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+        let report = export(&source, &options(&folder, DType::F32, Format::V2)).unwrap();
+        assert!(verify_all(&report.out).unwrap().passed());
+        let found = file_logits(&report.out, &tokens, KvDType::F32);
+        assert_eq!(found.len() * found[0].len(), reference.len());
+        let worst = found.iter().flatten().zip(&reference).fold(0.0f32, |most, (a, b)| most.max((a - b).abs()));
+        println!("{model}/{file}: {} positions, worst difference {worst:e}, largest logit {largest}", found.len());
+        assert!(worst <= 1e-4 * largest, "{model}/{file}: {worst} of {largest}");
+    }
+}
+
+#[test]
+fn containers_of_one_model_give_one_payload() {
+    let folder = TempDir::new().unwrap();
+    for (model, files) in [
+        ("llama2c-made/mha_tied", ["model_v0.bin", "ckpt.pt", "ckpt_legacy_nonzip.pt"].as_slice()),
+        ("llama2c-made/gqa_untied", &["model_v0.bin", "ckpt.pt"]),
+        ("llama2c-made/mqa_odd", &["model_v0.bin", "ckpt.pt"]),
+        ("", &["stories260K/stories260K.bin", "stories260K-derived/stories260K_rebuilt_ckpt.pt"]),
+    ] {
+        let mut first: Option<Vec<u8>> = None;
+        for file in files {
+            let Some(file) = data(model).map(|base| base.join(file)) else { return };
+            let report = export(&checkpoint::open(&file).unwrap(), &options(&folder, DType::F32, Format::V2)).unwrap();
+            let loaded = Loaded::open(&report.out).unwrap();
+            let payload = loaded.file().unwrap().payload().to_vec();
+            assert!(*first.get_or_insert_with(|| payload.clone()) == payload, "{}", file.display());
+        }
+    }
+}
+
+#[test]
 fn groups_that_straddle_rows_are_read_as_they_were_written() {
     let (Some(derived), Some(reference), Some(greedy)) = (data("stories260K-derived"), data("ref"), data("ref/stories260K_greedy.json"))
     else {

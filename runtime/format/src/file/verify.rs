@@ -10,19 +10,36 @@ impl ModelFile<'_> {
     /// # Errors
     /// [`Error::Checksum`], [`Error::Layout`] of [`Part::Payload`] for a gap that is not zero, [`Error::NonFinite`], [`Error::Quantised`].
     pub fn verify_payload(&self) -> Result<(), Error> {
+        self.verify_pieces(&mut |bytes| crc32::checksum(&[bytes]), &mut |_| ())
+    }
+
+    /// The same, with `read` told each piece once it has been read, which happens several times: whoever mapped a large file can give the memory back.
+    ///
+    /// # Errors
+    /// Those of [`ModelFile::verify_payload`].
+    #[cfg(feature = "std")]
+    pub fn verify_payload_with(&self, read: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        let read = core::cell::RefCell::new(read);
+        self.verify_pieces(&mut |bytes| crc32::checksum_in_pieces(bytes, *read.borrow_mut()), &mut |bytes| read.borrow_mut()(bytes))
+    }
+
+    fn verify_pieces(&self, checksum: &mut impl FnMut(&[u8]) -> u32, read: &mut impl FnMut(&[u8])) -> Result<(), Error> {
         let payload = self.payload();
         let mut end = 0u64;
         for tensor in self.tensors() {
-            check_crc(Part::TensorBytes, tensor.number, tensor.crc32, tensor.view.bytes())?;
+            if let Some(stored) = tensor.crc32 {
+                check_crc(Part::TensorBytes, tensor.number, stored, checksum(tensor.view.bytes()))?;
+            }
             check_gap(payload, end, &tensor, self.fixed().payload_start())?;
             end = tensor.offset + tensor.view.bytes().len() as u64;
         }
-        check_crc(Part::Payload, u32::MAX, Some(self.payload_crc()), payload)?;
+        check_crc(Part::Payload, u32::MAX, self.payload_crc(), checksum(payload))?;
         for tensor in self.tensors() {
             quantised::check(tensor.number, &tensor.view)?;
             if let Some(element) = first_non_finite(&tensor.view) {
                 return Err(Error::NonFinite { tensor: tensor.number, element });
             }
+            read(tensor.view.bytes());
         }
         Ok(())
     }
@@ -36,9 +53,7 @@ impl ModelFile<'_> {
     }
 }
 
-fn check_crc(part: Part, tensor: u32, stored: Option<u32>, bytes: &[u8]) -> Result<(), Error> {
-    let Some(stored) = stored else { return Ok(()) };
-    let computed = crc32::checksum(&[bytes]);
+fn check_crc(part: Part, tensor: u32, stored: u32, computed: u32) -> Result<(), Error> {
     if computed == stored { Ok(()) } else { Err(Error::Checksum { part, tensor, stored, computed }) }
 }
 

@@ -26,7 +26,7 @@ pub use header_v1::{HeaderV1, Padding, TensorV1, llama_config_v1, to_bytes_v1, w
 pub use index::derive_index;
 pub use sequential::SequentialSettings;
 pub use stats::{Figures, Measured, TensorMeter};
-pub use verify::{GOLDEN_VECTORS, Left, Report, TOKENIZER_ARRAYS, VerifyError, verify};
+pub use verify::{GOLDEN_VECTORS, Left, Report, TOKENIZER_ARRAYS, VerifyError, verify, verify_with};
 pub use write::{DEFAULT_ALIGNMENT, Measure, TensorSink, rewrite_head, strip, to_bytes, write_v2};
 
 /// The longest TOML header, in bytes.

@@ -83,16 +83,30 @@ impl From<HeaderError> for VerifyError {
 /// # Errors
 /// [`VerifyError`] with the first check that fails.
 pub fn verify(bytes: &[u8]) -> Result<Report, VerifyError> {
+    verify_with(bytes, &mut |_| ())
+}
+
+/// The same, with `read` told each piece of the payload once it has been read, which happens several times: whoever mapped a large file can give the memory back.
+///
+/// # Errors
+/// Those of [`verify`].
+pub fn verify_with(bytes: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<Report, VerifyError> {
     let file = ModelFile::open(bytes)?;
     let mut report = Report { done: vec!["container: magic, version, lengths, limits"], left: Vec::new(), unknown_keys: Vec::new() };
     match (file.index(), file.header_text()) {
-        (Some(index), text) => verify_v2(&file, index.bytes(), text, &mut report)?,
-        (None, text) => verify_v1(&file, text.unwrap_or_default(), &mut report)?,
+        (Some(index), text) => verify_v2(&file, index.bytes(), text, &mut report, read)?,
+        (None, text) => verify_v1(&file, text.unwrap_or_default(), &mut report, read)?,
     }
     Ok(report)
 }
 
-fn verify_v2(file: &ModelFile<'_>, index: &[u8], text: Option<&str>, report: &mut Report) -> Result<(), VerifyError> {
+fn verify_v2(
+    file: &ModelFile<'_>,
+    index: &[u8],
+    text: Option<&str>,
+    report: &mut Report,
+    read: &mut dyn FnMut(&[u8]),
+) -> Result<(), VerifyError> {
     report.done.push("checksum of fixed part, header and index; padding is zero");
     report.done.push("index: records, configuration, tokenizer facts, names (none given twice), offsets, golden vectors' form");
     match file.architecture() {
@@ -115,12 +129,13 @@ fn verify_v2(file: &ModelFile<'_>, index: &[u8], text: Option<&str>, report: &mu
             Some(header)
         }
     };
-    file.verify_payload()?;
+    file.verify_payload_with(read)?;
     report.done.push("checksums of every tensor and of the payload; gaps are zero; weights are finite, codes and scales allowed");
     if let Some(header) = &header {
         for (entry, tensor) in header.tensors.iter().zip(file.tensors()) {
             let mut meter = TensorMeter::of(tensor.view.dtype(), tensor.view.dims(), tensor.view.group());
             meter.update(tensor.view.bytes());
+            read(tensor.view.bytes());
             if let (Some(stored), Some(measured)) = (entry.figures, meter.finish().figures) {
                 same_figures(&format!(" of {}", tensor.name), &stored, &measured)?;
                 same("subnormal", &format!(" of {}", tensor.name), &stored.subnormal, &measured.subnormal)?;
@@ -142,7 +157,7 @@ fn verify_v2(file: &ModelFile<'_>, index: &[u8], text: Option<&str>, report: &mu
     Ok(())
 }
 
-fn verify_v1(file: &ModelFile<'_>, text: &str, report: &mut Report) -> Result<(), VerifyError> {
+fn verify_v1(file: &ModelFile<'_>, text: &str, report: &mut Report, read: &mut dyn FnMut(&[u8])) -> Result<(), VerifyError> {
     let (header, unknown) = HeaderV1::parse(text)?;
     report.unknown_keys = unknown;
     report
@@ -157,12 +172,13 @@ fn verify_v1(file: &ModelFile<'_>, text: &str, report: &mut Report) -> Result<()
         let why = format!("the architecture {:?} is not built into this version", architecture.name());
         report.left.push(Left { check: "the configuration, and whether it calls for these tensors", why });
     }
-    file.verify_payload()?;
+    file.verify_payload_with(read)?;
     report.done.push("checksum of the payload; weights are finite");
     let mut measured = Figures::NONE;
     for tensor in file.tensors() {
         let mut meter = TensorMeter::of(tensor.view.dtype(), tensor.view.dims(), tensor.view.group());
         meter.update(tensor.view.bytes());
+        read(tensor.view.bytes());
         measured = measured.merged(meter.finish().figures.unwrap_or(Figures::NONE));
     }
     let stored = Figures { max_abs: header.max_abs, min_nonzero_abs: header.min_nonzero_abs, ..Figures::NONE };
