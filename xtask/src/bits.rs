@@ -12,13 +12,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+#[path = "../../boards/app/src/floats.rs"]
+mod floats;
+
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask bits [OPTIONS] [BOARD...]
 
 Lets the host and each emulated board (or those named) compute the logits of the greedy text of every model, for every type of
 weights and of keys and values, and compares them bit by bit. The model file is loaded into the board's memory and opened
-there; `shifted` means that it lies at an odd address. A board without room for that has the model in its firmware. Fails when
-a bit differs.
+there; `shifted` means that it lies at an odd address. A board without room for that has the model in its firmware. Single sums,
+products and the like of 200,000 pairs of numbers come first. Fails when a bit differs.
 
 The whole context is compared on an386; on the other boards that of one model in integer weights and of the tiny model, and
 of the rest the first positions: 32 where there is a floating-point unit, 4 where floats are computed by subroutines.
@@ -29,6 +32,9 @@ Options:
 
 /// The time that one row may take.
 const LIMIT: Duration = Duration::from_mins(20);
+
+/// Pairs of numbers that are added, subtracted, multiplied and divided.
+const FLOATS: u32 = 200_000;
 
 /// Types of weights, and the types of keys and values that are compared with each.
 const TYPES: &[(&str, &[&str])] =
@@ -61,6 +67,9 @@ pub(crate) fn check(board: &Board, sources: &[Source], full: bool) -> Outcome {
         } else if board.load_address.is_some() || source == board.model {
             cases.extend(cases_of(board, source, full)?);
         }
+    }
+    if let Some(case) = cases.first() {
+        compare_floats(board, &case.elf)?;
     }
     let (next, differ) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failures = Mutex::new(Vec::new());
@@ -131,6 +140,20 @@ fn kept(elf: &Path, board: &Board, dtype: &str) -> Outcome<PathBuf> {
     let copy = paths::root().join(format!("target/models/{}.{dtype}.elf", board.name));
     std::fs::copy(elf, &copy).map_err(|error| Failure::cannot_run(format!("{}: {error}", copy.display())))?;
     Ok(copy)
+}
+
+/// Compares single operations, whatever the models may make of them: subnormal numbers, infinities, ties.
+fn compare_floats(board: &Board, elf: &Path) -> Outcome {
+    let words = ["floats".to_owned(), FLOATS.to_string()];
+    let options = emulator::Options { arguments: &words, ..Default::default() };
+    let written = emulator::run(board, elf, LIMIT, &options)?;
+    let expected = format!("@floats {}\n", floats::digest(FLOATS));
+    if written != expected.as_bytes() {
+        let found = String::from_utf8_lossy(&written).into_owned();
+        return Err(Failure::found_wrong(format!("{}: float operations differ from the host's: {found:?}, not {expected:?}", board.name)));
+    }
+    println!("{:<30}{:<20}{FLOATS:>9}  the same bits", "sums, products and the like", board.name);
+    Ok(())
 }
 
 /// Computes and prints one row: true when every bit is the same.

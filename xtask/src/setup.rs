@@ -11,14 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(crate) const HELP: &str = "\
-Usage: cargo xtask setup [--riscv]
+Usage: cargo xtask setup
 
-Makes this machine ready for every other task: the targets and components of rust-toolchain.toml, QEMU for Arm, and the
-plugin that counts instructions. What is obtained goes to target/tools; only shared libraries that QEMU misses are installed,
-with apt-get, as root. The other tasks do the same for what they need.
-
-Options:
-  --riscv          Get QEMU for RISC-V too
+Makes this machine ready for every other task: the targets and components of rust-toolchain.toml, QEMU for Arm and for RISC-V,
+and the plugin that counts instructions. What is obtained goes to target/tools; only shared libraries that QEMU misses are
+installed, with apt-get, as root. The other tasks do the same for what they need.
 ";
 
 /// A QEMU that emulates boards.
@@ -56,18 +53,13 @@ impl Emulator {
 }
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
-    use lexopt::prelude::*;
     let mut parser = lexopt::Parser::from_args(words);
-    let mut emulators = vec![Emulator::Arm];
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Long("riscv") => emulators.push(Emulator::Riscv32),
-            other => return Err(other.unexpected().into()),
-        }
+    if let Some(argument) = parser.next()? {
+        return Err(argument.unexpected().into());
     }
     toolchain()?;
     println!("Rust: the targets and components of rust-toolchain.toml are there");
-    for wanted in emulators {
+    for wanted in [Emulator::Arm, Emulator::Riscv32] {
         let program = emulator(wanted)?;
         require_plugins(&program)?;
         println!("{}: {}", wanted.program(), program.display());

@@ -20,6 +20,8 @@ mod command;
 #[cfg_attr(target_arch = "arm", path = "cortex_m.rs")]
 #[cfg_attr(target_arch = "riscv32", path = "riscv.rs")]
 mod core_of;
+#[cfg(feature = "measure")]
+mod floats;
 pub mod machine;
 #[cfg(feature = "measure")]
 mod measure;
@@ -79,7 +81,7 @@ fn run<B: Board>(board: &mut B, line: &[u8]) -> i32 {
         Ok(false) => {
             text.say("dmexp: unknown command; this firmware knows: [file SHIFT LENGTH] story [SEED] | info [CONTEXT]");
             if cfg!(feature = "measure") {
-                text.say(" | logits KV COUNT | bench KV COUNT | kernel DTYPE ROWS COLUMNS GROUP SHIFT");
+                text.say(" | logits KV COUNT | bench KV COUNT | kernel DTYPE ROWS COLUMNS GROUP SHIFT | floats COUNT");
             }
             text.say("\n");
             UNKNOWN
@@ -128,6 +130,12 @@ fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<bool, Error> {
         let (Some(shift), Some(len)) = (words.number(), words.number()) else { return Ok(false) };
         place = Some((shift as usize, len as usize));
         word = words.next();
+    }
+    #[cfg(feature = "measure")]
+    if word == b"floats" {
+        let mut text = Text::new(board.output());
+        text.figure("floats", floats::digest(words.number().unwrap_or(1)));
+        return text.finish().map(|()| true);
     }
     #[cfg(feature = "measure")]
     if word == b"kernel" {

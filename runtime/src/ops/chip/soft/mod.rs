@@ -1,10 +1,8 @@
-//! Addition, subtraction and multiplication of `f32` by integer instructions, for cores without a floating-point unit (feature `soft-float`): the compiler's own routines, which
+//! Addition, subtraction and multiplication of `f32`, and its conversion from `i32`, by integer instructions, for cores without a floating-point unit (feature `soft-float`): the compiler's own routines, which
 //! these take the place of in the whole program, are written for any machine and take two to three times as many instructions.
 //!
 //! Nearly every operand that occurs takes the way in assembly. Infinities, NaNs, subnormal numbers and results that might be one of these come to the functions below, which are complete
 //! in themselves: the tests compare them with a host's unit, and `cargo xtask bits` the assembly with the host.
-//!
-//! Instructions a call, mean over the steps of the story model on emulated boards, are in the table of docs/numbers.md.
 
 #[cfg(all(target_os = "none", not(target_abi = "eabihf")))]
 use core::arch::global_asm;

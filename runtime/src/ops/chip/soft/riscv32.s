@@ -1,4 +1,4 @@
-# Addition, subtraction and multiplication of f32 for RV32IM without a floating-point unit. Included by mod.rs, which says what this is.
+# Addition, subtraction and multiplication of f32, and its conversion from i32, for RV32IM without a floating-point unit. Included by mod.rs, which says what this is.
 #
 # Operands in a0 and a1, the result in a0; t0 to t5 are lost. What is not finite, subnormal, or so large or small that the result might be, is left to mod.rs.
 
@@ -134,5 +134,37 @@ __mulsf3:
 8:  ret
 9:  tail dmexp_soft_mul
     .size __mulsf3, . - __mulsf3
+
+    .section .text.dmexp_soft_i2f, "ax", @progbits
+    .p2align 1
+    .globl __floatsisf
+    .type __floatsisf, @function
+__floatsisf:
+    beqz a0, 8f
+    srai t0, a0, 31
+    xor a0, a0, t0
+    sub a0, a0, t0
+    slli t0, t0, 31
+    # The leading digit is brought to bit 31; t1: the exponent, less the 1 that the digit adds
+    li t1, 157
+    .irp shift, 16, 8, 4, 2, 1
+    srli t2, a0, 32-\shift
+    bnez t2, 1f
+    slli a0, a0, \shift
+    addi t1, t1, -\shift
+1:
+    .endr
+    slli t2, a0, 24
+    srli a0, a0, 8
+    slli t1, t1, 23
+    add a0, a0, t1
+    or a0, a0, t0
+    bgez t2, 8f
+    addi a0, a0, 1
+    slli t2, t2, 1
+    bnez t2, 8f
+    andi a0, a0, -2
+8:  ret
+    .size __floatsisf, . - __floatsisf
     .option pop
     .text

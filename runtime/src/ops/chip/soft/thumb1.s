@@ -1,4 +1,4 @@
-@ Addition, subtraction and multiplication of f32 for Cortex-M0 and other cores of Armv6-M. Included by mod.rs, which says what this is.
+@ Addition, subtraction and multiplication of f32, and its conversion from i32, for Cortex-M0 and other cores of Armv6-M. Included by mod.rs, which says what this is.
 @
 @ Operands in r0 and r1, the result in r0; r1 to r3 and r12 are lost. What is not finite, subnormal, or so large or small that the result might be, is left to mod.rs.
 
@@ -176,5 +176,51 @@ __aeabi_fmul:
     bx r3
     .pool
     .size __aeabi_fmul, . - __aeabi_fmul
+
+    .section .text.dmexp_soft_i2f, "ax", %progbits
+    .p2align 1
+    .global __aeabi_i2f
+    .type __aeabi_i2f, %function
+    .thumb_func
+__aeabi_i2f:
+    asrs r1, r0, #31
+    eors r0, r1
+    subs r0, r1
+    beq 8f
+    @ The leading digit is brought to bit 31; r2: the exponent, less the 1 that the digit adds
+    movs r2, #157
+    lsrs r3, r0, #16
+    bne 1f
+    lsls r0, r0, #16
+    subs r2, #16
+1:  lsrs r3, r0, #24
+    bne 1f
+    lsls r0, r0, #8
+    subs r2, #8
+1:  lsrs r3, r0, #28
+    bne 1f
+    lsls r0, r0, #4
+    subs r2, #4
+1:  lsrs r3, r0, #30
+    bne 1f
+    lsls r0, r0, #2
+    subs r2, #2
+1:  lsrs r3, r0, #31
+    bne 1f
+    lsls r0, r0, #1
+    subs r2, #1
+1:  lsls r2, r2, #23
+    lsls r1, r1, #31
+    adds r2, r2, r1
+    lsls r3, r0, #24
+    lsrs r0, r0, #8
+    adcs r0, r2
+    rsbs r3, r3, #0
+    bvs 6f
+8:  bx lr
+6:  lsrs r0, r0, #1
+    lsls r0, r0, #1
+    bx lr
+    .size __aeabi_i2f, . - __aeabi_i2f
 
     .text

@@ -1,4 +1,4 @@
-@ Addition, subtraction and multiplication of f32 for Cortex-M3 and other cores with Thumb-2 and no floating-point unit. Included by mod.rs, which says what this is.
+@ Addition, subtraction and multiplication of f32, and its conversion from i32, for Cortex-M3 and other cores with Thumb-2 and no floating-point unit. Included by mod.rs, which says what this is.
 @
 @ Operands in r0 and r1, the result in r0; r1 to r3 and r12 are lost. What is not finite, subnormal, or so large or small that the result might be, is left to mod.rs.
 
@@ -118,5 +118,29 @@ __aeabi_fmul:
     bx lr
 9:  b dmexp_soft_mul
     .size __aeabi_fmul, . - __aeabi_fmul
+
+    .section .text.dmexp_soft_i2f, "ax", %progbits
+    .p2align 1
+    .global __aeabi_i2f
+    .type __aeabi_i2f, %function
+    .thumb_func
+__aeabi_i2f:
+    ands r1, r0, #0x80000000
+    it mi
+    rsbmi r0, r0, #0
+    cbz r0, 8f
+    clz r2, r0
+    lsls r0, r0, r2
+    @ The exponent, less the 1 that the leading digit adds.
+    rsb r2, r2, #157
+    add r1, r1, r2, lsl #23
+    lsls r3, r0, #24
+    lsrs r0, r0, #8
+    cmp r3, #0x80000000
+    adc r0, r0, r1
+    it eq
+    biceq r0, r0, #1
+8:  bx lr
+    .size __aeabi_i2f, . - __aeabi_i2f
 
     .text
