@@ -43,6 +43,7 @@ use story::Story;
 use text::Text;
 
 /// What a board provides to the application.
+#[cfg_attr(not(feature = "measure"), allow(dead_code, reason = "nothing is counted"))]
 trait Board {
     /// Where text goes; a UART on real boards.
     type Output: Write;
@@ -165,6 +166,7 @@ fn with_file<B: Board>(board: &mut B, bytes: &'static [u8], task: Task, kv: KvDT
 }
 
 #[inline(never)]
+#[cfg_attr(not(feature = "measure"), allow(unused_variables, reason = "the story has an arena of its own"))]
 fn with_model<B: Board>(board: &mut B, model: Model<'static>, task: Task, arena: &'static mut [u32]) -> Result<(), Error> {
     match task {
         Task::Story { seed } => story::tell(u64::from(seed), board.output()),

@@ -161,26 +161,47 @@ pub(crate) fn matvec_t2(out: &mut [f32], w: &TensorView<'_>, x: &[f32]) {
 /// `out` = row `row` of a quantised matrix, each element its integer times the scale: one rounding.
 #[inline(never)]
 pub(crate) fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
-    let Quantised { codes, row_stride, group_len, groups, scales, multipliers, offsets } = w.quantised();
-    let codes = codes.get(row.wrapping_mul(row_stride)..).unwrap_or(&[]);
-    let scale = scale_at(scales, if w.dtype() == DType::T2 { 0 } else { row });
-    let first = row.wrapping_mul(groups);
-    let mut multipliers = multipliers.get(first..).unwrap_or(&[]).iter();
-    let mut offsets = offsets.as_chunks::<2>().0.get(first..).unwrap_or(&[]).iter();
-    let mut column = 0usize;
-    for group in out.chunks_mut(group_len.max(1)) {
-        let multiplier = multipliers.next().map_or(1, |multiplier| i32::from(*multiplier));
-        let offset = offsets.next().map_or(0, |offset| i32::from(i16::from_le_bytes(*offset)));
-        for y in group {
-            let byte = |per_byte: usize| u32::from(codes.get(column / per_byte).copied().unwrap_or(0));
-            let code = match w.dtype() {
-                DType::Q8 => i32::from((byte(1) as u8).cast_signed()),
-                DType::Q4 => (byte(2) >> (4 * (column & 1)) & 15) as i32,
-                _ => ternary(byte(4) >> (2 * (column & 3))),
-            };
-            *y = code.wrapping_mul(multiplier).wrapping_add(offset) as f32 * scale;
-            column = column.wrapping_add(1);
+    let planes = w.quantised();
+    let scale = scale_at(planes.scales, if w.dtype() == DType::T2 { 0 } else { row });
+    let mut out = out.iter_mut();
+    for_each(w.dtype(), &planes, row, w.cols(), |integer| {
+        if let Some(y) = out.next() {
+            *y = integer as f32 * scale;
         }
+    });
+}
+
+/// Calls `f` with the integer of each element of a row: code times multiplier plus offset. For rows that are read seldom or lie badly.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "two callers, one of which is not in every build")]
+pub(crate) fn for_each(dtype: DType, planes: &Quantised<'_>, row: usize, cols: usize, mut f: impl FnMut(i32)) {
+    let mut codes = planes.codes.get(row.wrapping_mul(planes.row_stride)..).unwrap_or(&[]).iter();
+    let first = row.wrapping_mul(planes.groups);
+    let mut multipliers = planes.multipliers.get(first..).unwrap_or(&[]).iter();
+    let mut offsets = planes.offsets.as_chunks::<2>().0.get(first..).unwrap_or(&[]).iter();
+    let (mut byte, mut multiplier, mut offset, mut left) = (0u8, 1, 0, 0usize);
+    for column in 0..cols {
+        if left == 0 {
+            left = planes.group_len;
+            multiplier = multipliers.next().map_or(1, |multiplier| i32::from(*multiplier));
+            offset = offsets.next().map_or(0, |offset| i32::from(i16::from_le_bytes(*offset)));
+        }
+        left = left.wrapping_sub(1);
+        let per_byte = match dtype {
+            DType::Q8 => 0,
+            DType::Q4 => 1,
+            _ => 3,
+        };
+        if column & per_byte == 0 {
+            byte = codes.next().copied().unwrap_or(0);
+        }
+        let code = match dtype {
+            DType::Q8 => i32::from(byte.cast_signed()),
+            DType::Q4 => i32::from(byte & 15),
+            _ => ternary(u32::from(byte)),
+        };
+        byte >>= if dtype == DType::Q4 { 4 } else { 2 };
+        f(code.wrapping_mul(multiplier).wrapping_add(offset));
     }
 }
 
@@ -194,6 +215,6 @@ fn ternary(code: u32) -> i32 {
 }
 
 /// A scale of a plane of them; 0 past the last.
-fn scale_at(scales: &[u8], row: usize) -> f32 {
+pub(crate) fn scale_at(scales: &[u8], row: usize) -> f32 {
     scales.as_chunks::<4>().0.get(row).map_or(0.0, |scale| f32::from_le_bytes(*scale))
 }

@@ -18,6 +18,7 @@ pub struct IntegerRows<'a> {
 const EXACT_IN_32_BITS: usize = 512;
 
 /// Narrows one position's keys or values to codes, each head of `head_dim` elements with a scale of its own: `narrow16(max |x| / 127)`.
+#[inline(never)]
 pub(crate) fn store(codes: &mut [i8], scales: &mut [u16], row: &[f32], head_dim: usize) {
     if head_dim == 0 {
         return;
@@ -33,6 +34,7 @@ pub(crate) fn store(codes: &mut [i8], scales: &mut [u16], row: &[f32], head_dim:
 
 /// `scores[t] = (f32(sum of q_code * k_code[t]) * (q_scale * k_scale[t])) * scale`; the first row of `keys` belongs to the first score. Returns the largest score (-inf if
 /// there is none), NaNs left out. `scratch` has at least half as many elements as `q`.
+#[inline(never)]
 pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: IntegerRows<'_>, place: KvHead, scale: f32, scratch: &mut [f32]) -> f32 {
     let mut largest = f32::NEG_INFINITY;
     let (stride, offset) = (place.stride(), place.offset());
@@ -52,16 +54,15 @@ pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: IntegerRows<'_>, place
 
 /// The sum of the products, exact: heads may be longer than 32 bits allow.
 fn dot(q: &[i16], k: &[i8]) -> i64 {
-    let short =
-        |(q, k): (&[i16], &[i8])| q.iter().zip(k).fold(0i32, |sum, (q, k)| sum.wrapping_add(i32::from(*q).wrapping_mul(i32::from(*k))));
-    if q.len() <= EXACT_IN_32_BITS {
-        return i64::from(short((q, k)));
-    }
-    q.chunks(EXACT_IN_32_BITS).zip(k.chunks(EXACT_IN_32_BITS)).fold(0, |sum, part| sum.wrapping_add(i64::from(short(part))))
+    q.chunks(EXACT_IN_32_BITS).zip(k.chunks(EXACT_IN_32_BITS)).fold(0, |sum, (q, k)| {
+        let part = q.iter().zip(k).fold(0i32, |sum, (q, k)| sum.wrapping_add(i32::from(*q).wrapping_mul(i32::from(*k))));
+        sum.wrapping_add(i64::from(part))
+    })
 }
 
 /// `out[j] = f32(sum over t of u_code[t] * v_code[t][j]) * u_scale`, u[t] = weights[t] * `v_scale`[t] quantised over t like an activation vector; the first row of `values` belongs to the first
 /// weight. The weights are lost.
+#[inline(never)]
 pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: IntegerRows<'_>, place: KvHead) {
     let (stride, offset) = (place.stride(), place.offset());
     if stride == 0 {
@@ -85,30 +86,26 @@ pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: IntegerRows<'_>,
             0
         };
     }
-    let codes = &*codes;
     let mut column = offset;
-    let (fours, rest) = out.as_chunks_mut::<4>();
-    for four in fours {
-        *four = columns::<4>(codes, values.codes, stride, column).map(|sum| sum as f32 * u_scale);
-        column = column.saturating_add(4);
-    }
-    for y in rest {
-        let [sum] = columns::<1>(codes, values.codes, stride, column);
-        *y = sum as f32 * u_scale;
-        column = column.saturating_add(1);
+    for block in out.chunks_mut(COLUMNS) {
+        for (y, sum) in block.iter_mut().zip(columns(codes, values.codes, stride, column)) {
+            *y = sum as f32 * u_scale;
+        }
+        column = column.saturating_add(COLUMNS);
     }
 }
 
-/// The weighted sums of N neighbouring columns.
-fn columns<const N: usize>(weights: &[i32], rows: &[i8], stride: usize, column: usize) -> [i64; N] {
-    let mut sums = [0i64; N];
+/// Columns that are summed at a time.
+const COLUMNS: usize = 4;
+
+/// The weighted sums of neighbouring columns from `column` on, as far as rows go.
+fn columns(weights: &[i32], rows: &[i8], stride: usize, column: usize) -> [i64; COLUMNS] {
+    let mut sums = [0i64; COLUMNS];
     for (weights, rows) in weights.chunks(EXACT_IN_32_BITS).zip(rows.chunks(stride.saturating_mul(EXACT_IN_32_BITS))) {
-        let mut part = [0i32; N];
+        let mut part = [0i32; COLUMNS];
         for (weight, row) in weights.iter().zip(rows.chunks(stride)) {
-            if let Some(values) = row.get(column..).and_then(<[i8]>::first_chunk::<N>) {
-                for (sum, value) in part.iter_mut().zip(values) {
-                    *sum = sum.wrapping_add(weight.wrapping_mul(i32::from(*value)));
-                }
+            for (sum, value) in part.iter_mut().zip(row.get(column..).unwrap_or(&[])) {
+                *sum = sum.wrapping_add(weight.wrapping_mul(i32::from(*value)));
             }
         }
         for (sum, part) in sums.iter_mut().zip(part) {

@@ -2,7 +2,7 @@
 //! takes for granted. What the kernels do not cover (matrices at odd addresses, groups of more than 512) is done element by element, with the same bits: slower, and small.
 
 use crate::format::{DType, Quantised, TensorView};
-use crate::ops::integer::Integers;
+use crate::ops::integer::{Integers, for_each, scale_at};
 use crate::ops::quantise::{ACTIVATION_LIMIT, quantise_tiny, rounded};
 use core::arch::global_asm;
 
@@ -177,7 +177,7 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
         }
         if let [odd] = odd {
             let mut twice = [0.0; 2];
-            let scales = [w.row_scale(last); 2];
+            let scales = [scale_at(scales, last); 2];
             rows.codes = rows.codes.wrapping_add(last.wrapping_mul(rows.stride));
             if !single {
                 rows.multipliers = rows.multipliers.wrapping_add(last.wrapping_mul(groups));
@@ -197,12 +197,14 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
 /// Any address and group, element by element.
 #[cold]
 fn slow(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
+    let planes = w.quantised();
     for (row, y) in out.iter_mut().enumerate() {
-        let mut sum = 0i64;
-        for column in 0..w.cols() {
+        let (mut sum, mut column) = (0i64, 0usize);
+        for_each(w.dtype(), &planes, row, w.cols(), |integer| {
             let code = x.codes.get(place(w.dtype(), column)).copied().unwrap_or(0);
-            sum = sum.wrapping_add(i64::from(w.integer(row, column)).wrapping_mul(i64::from(code)));
-        }
-        *y = sum as f32 * (w.row_scale(row) * x.scale);
+            sum = sum.wrapping_add(i64::from(integer).wrapping_mul(i64::from(code)));
+            column = column.wrapping_add(1);
+        });
+        *y = sum as f32 * (scale_at(planes.scales, row) * x.scale);
     }
 }
