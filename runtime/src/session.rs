@@ -1,6 +1,7 @@
 //! From a prompt to text: one step a call, or streamed to a writer.
 
 use crate::arena::Memory;
+#[cfg(feature = "files")]
 use crate::format::file::ModelFile;
 use crate::format::layout::LlamaLayout;
 use crate::format::tokenizer::TokenizerKind;
@@ -25,6 +26,7 @@ impl<'a> Model<'a> {
     ///
     /// # Errors
     /// Those of [`Llama::bind`] and [`Tokenizer::bind`].
+    #[cfg(feature = "files")]
     #[inline(never)]
     pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
         let network = Llama::bind(file)?;

@@ -143,6 +143,15 @@ pub(crate) fn named(words: Vec<OsString>) -> Outcome<Vec<&'static Board>> {
 
 /// Builds a board's firmware as it is shipped, with these cargo features and `model` inside, and returns the ELF file.
 pub(crate) fn build(board: &Board, features: &[&str], model: &Path) -> Outcome<PathBuf> {
+    built(board, &[], features, model)
+}
+
+/// Builds a board's firmware with these cargo features and no others.
+pub(crate) fn build_only(board: &Board, features: &[&str], model: &Path) -> Outcome<PathBuf> {
+    built(board, &["--no-default-features"], features, model)
+}
+
+fn built(board: &Board, words: &[&str], features: &[&str], model: &Path) -> Outcome<PathBuf> {
     setup::rust_target(board.target)?;
     let mut command = process::cargo();
     command.current_dir(paths::boards()).env("DMEXP_MODEL", model).args(["build", "--release", "--locked", "--quiet"]).args([
@@ -151,6 +160,7 @@ pub(crate) fn build(board: &Board, features: &[&str], model: &Path) -> Outcome<P
         "--target",
         board.target,
     ]);
+    command.args(words);
     if !features.is_empty() {
         command.args(["--features", &features.join(",")]);
     }

@@ -12,13 +12,14 @@
 //! - `bench KV COUNT`: the same steps, each between the counting markers, then the stack used
 //! - `kernel DTYPE ROWS COLUMNS GROUP SHIFT`: one product of a made-up matrix between the counting markers, compared with the exact sums
 //!
-//! `file SHIFT LENGTH` before a command takes the model file that was loaded into memory, SHIFT bytes past an aligned address, in place of the built-in one.
+//! With the feature `reader`, `file SHIFT LENGTH` before a command takes the model file that was loaded into memory, SHIFT bytes past an aligned address, in place of the built-in one.
 
 #![no_std]
 
 mod command;
 #[cfg_attr(target_arch = "arm", path = "cortex_m.rs")]
 #[cfg_attr(target_arch = "riscv32", path = "riscv.rs")]
+#[cfg_attr(not(feature = "measure"), allow(dead_code, reason = "nothing is counted"))]
 mod core_of;
 #[cfg(feature = "measure")]
 mod floats;
@@ -26,6 +27,7 @@ pub mod machine;
 #[cfg(feature = "measure")]
 mod measure;
 mod semihost;
+#[cfg_attr(not(feature = "measure"), allow(dead_code, reason = "nothing is counted"))]
 mod stack;
 mod story;
 mod text;
@@ -33,6 +35,7 @@ pub mod uart;
 
 use command::Words;
 use dmexp::Model;
+#[cfg(feature = "reader")]
 use dmexp::format::file::ModelFile;
 use dmexp::format::layout::LlamaLayout;
 use dmexp::format::{Error, KvDType};
@@ -80,7 +83,7 @@ fn run<B: Board>(board: &mut B, line: &[u8]) -> i32 {
     let status = match outcome {
         Ok(true) => DONE,
         Ok(false) => {
-            text.say("dmexp: unknown command; this firmware knows: [file SHIFT LENGTH] story [SEED] | info [CONTEXT]");
+            text.say("dmexp: unknown command; this firmware knows: story [SEED] | info [CONTEXT]");
             if cfg!(feature = "measure") {
                 text.say(" | logits KV COUNT | bench KV COUNT | kernel DTYPE ROWS COLUMNS GROUP SHIFT | floats COUNT");
             }
@@ -127,7 +130,7 @@ impl Task {
 fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<bool, Error> {
     let mut word = words.next();
     let mut place = None;
-    if word == b"file" {
+    if cfg!(feature = "reader") && word == b"file" {
         let (Some(shift), Some(len)) = (words.number(), words.number()) else { return Ok(false) };
         place = Some((shift as usize, len as usize));
         word = words.next();
@@ -144,19 +147,21 @@ fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<bool, Error> {
         return measure::kernel(board, words, memory).map_or(Ok(false), |done| done.map(|()| true));
     }
     let Some((task, kv)) = Task::parse(word, words) else { return Ok(false) };
-    let (memory, arena) = board.spare_memory();
+    let (_memory, arena) = board.spare_memory();
     match place {
+        #[cfg(feature = "reader")]
         Some((shift, len)) => {
-            let bytes = memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
+            let bytes = _memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
             with_file(board, bytes, task, kv, arena)?;
         }
-        None => with_model(board, Story::bind().with_kv(kv), task, arena)?,
+        _ => with_model(board, Story::bind().with_kv(kv), task, arena)?,
     }
     Ok(true)
 }
 
 // Models and sessions are borrowed where they were made, in frames of their own: each move would take their size of stack once more.
 
+#[cfg(feature = "reader")]
 #[inline(never)]
 fn with_file<B: Board>(board: &mut B, bytes: &'static [u8], task: Task, kv: KvDType, arena: &'static mut [u32]) -> Result<(), Error> {
     match Model::bind(&ModelFile::open(bytes)?) {

@@ -211,7 +211,7 @@ impl<'a> TensorView<'a> {
 
     /// The scale of a row of q8 or q4; 0 past the last.
     pub fn row_scale(&self, row: usize) -> f32 {
-        f32::from_bits(u32_at(self.scales(), row.saturating_mul(4)))
+        f32::from_bits(u32_at(self.quantised().scales, row.saturating_mul(4)))
     }
 
     /// The scale of a t2 tensor.
@@ -222,29 +222,23 @@ impl<'a> TensorView<'a> {
     /// The integer that an element's scale is multiplied by: code times multiplier, plus offset; at most 36,593 in magnitude, so `f32` holds it exactly. 0 past the end.
     #[inline(never)]
     pub fn integer(&self, row: usize, column: usize) -> i32 {
-        let planes = self.planes();
+        let Quantised { codes, row_stride, group_len, groups, multipliers, offsets, .. } = self.quantised();
         if column >= self.cols() {
             return 0;
         }
-        let group = (column as u64).checked_div(self.group_len() as u64).unwrap_or(0);
-        let group = (row as u64).saturating_mul(planes.groups).saturating_add(group) as usize;
-        let byte = |bytes: &[u8], at: u64| bytes.get(at as usize).copied().unwrap_or(0);
-        let start = (row as u64).saturating_mul(planes.row_stride);
-        let multiplier = i32::from(self.multipliers().get(group).copied().unwrap_or(1));
-        match self.dtype() {
-            DType::Q8 => multiplier * i32::from(byte(self.codes(), start.saturating_add(column as u64)).cast_signed()),
-            DType::Q4 => {
-                let pair = byte(self.codes(), start.saturating_add(column as u64 / 2));
-                let code = if column % 2 == 0 { pair & 15 } else { pair >> 4 };
-                multiplier * i32::from(code) + i32::from(u16_at(self.offsets(), group.saturating_mul(2)).cast_signed())
-            }
-            DType::T2 => match byte(self.codes(), start.saturating_add(column as u64 / 4)) >> (2 * (column % 4)) & 3 {
+        let group = row.saturating_mul(groups).saturating_add(column.checked_div(group_len).unwrap_or(0));
+        let code = |at: usize| codes.get(row.saturating_mul(row_stride).saturating_add(at)).copied().unwrap_or(0);
+        let code = match self.dtype() {
+            DType::Q8 => i32::from(code(column).cast_signed()),
+            DType::Q4 => i32::from(code(column / 2) >> (4 * (column & 1)) & 15),
+            DType::T2 => match code(column / 4) >> (2 * (column & 3)) & 3 {
                 1 => 1,
                 2 => -1,
                 _ => 0,
             },
             _ => 0,
-        }
+        };
+        code * i32::from(multipliers.get(group).copied().unwrap_or(1)) + i32::from(u16_at(offsets, group.saturating_mul(2)).cast_signed())
     }
 
     fn plane(&self, start: u64, len: u64) -> &'a [u8] {

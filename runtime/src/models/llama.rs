@@ -4,11 +4,15 @@
 //! model is that of Touvron et al. (2023), with grouped key/value heads (Ainslie et al., 2023), rotary positions (Su et al., 2021), RMS norms and a gated feed-forward network.
 
 use crate::arena::Carve;
+#[cfg(feature = "files")]
+use crate::format::DType;
 use crate::format::arch::llama::{LlamaConfig, TensorKind};
+#[cfg(feature = "files")]
 use crate::format::arch::llama_tensors::check_tensors;
+#[cfg(feature = "files")]
 use crate::format::file::ModelFile;
 use crate::format::layout::LlamaLayout;
-use crate::format::{ConfigKey, DType, Error, KvDType, Rule, TensorView};
+use crate::format::{ConfigKey, Error, KvDType, Rule, TensorView};
 use crate::ops::activation::Activation;
 use crate::ops::attention::{Heads, attention};
 use crate::ops::check::all_finite;
@@ -31,12 +35,14 @@ enum Weights<'a> {
     /// In a table that `include_model!` made.
     Table(&'a [TensorView<'a>]),
     /// In a format-2 file, whose index knows.
+    #[cfg(feature = "files")]
     Indexed(ModelFile<'a>),
     /// One after the other in a format-1 file, all of one type.
     #[cfg(feature = "toml")]
     Packed(ModelFile<'a>, DType),
 }
 
+#[cfg(feature = "files")]
 impl<'a> Llama<'a> {
     /// The weights of an opened file: every tensor that the configuration calls for is there, in order, with its name and dims, and nothing else.
     ///
@@ -68,7 +74,9 @@ impl<'a> Llama<'a> {
         let weights = Weights::Indexed(*file);
         Ok(Self { config, weights })
     }
+}
 
+impl<'a> Llama<'a> {
     /// The weights in a table in the order of [`LlamaConfig::tensor`]: what `include_model!` writes after it has checked the file.
     pub const fn from_table(config: LlamaConfig, table: &'a [TensorView<'a>]) -> Self {
         Self { config, weights: Weights::Table(table) }
@@ -80,17 +88,20 @@ impl<'a> Llama<'a> {
     }
 
     /// Where the tensor is: in the table, or in `place` when it had to be looked for.
+    #[cfg_attr(not(feature = "files"), allow(unused_variables, clippy::needless_return, reason = "a table needs no place"))]
     fn tensor<'t>(&self, kind: TensorKind, layer: u32, place: &'t mut Option<TensorView<'a>>) -> &'t TensorView<'a>
     where
         'a: 't,
     {
         let number = self.config.tensor_number(kind, layer);
-        *place = match self.weights {
+        match self.weights {
             Weights::Table(table) => return table.get(number as usize).unwrap_or(&TensorView::EMPTY),
-            Weights::Indexed(file) => file.tensor(number),
+            #[cfg(feature = "files")]
+            Weights::Indexed(file) => *place = file.tensor(number),
             #[cfg(feature = "toml")]
-            Weights::Packed(file, dtype) => self.packed(file.payload(), dtype, kind, layer),
-        };
+            Weights::Packed(file, dtype) => *place = self.packed(file.payload(), dtype, kind, layer),
+        }
+        #[cfg(feature = "files")]
         place.as_ref().unwrap_or(&TensorView::EMPTY)
     }
 

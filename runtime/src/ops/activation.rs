@@ -1,5 +1,5 @@
 //! The input of matrices: a vector and, made when the first integer matrix asks for them, its integer codes. Made by the models, once for all matrices that share an input.
-#![cfg_attr(not(any(feature = "q8", feature = "q4")), allow(dead_code, reason = "a build without integer matrices"))]
+#![cfg_attr(not(all(feature = "q8", feature = "q4")), allow(dead_code, reason = "a build without all integer matrices"))]
 
 #[cfg(any(feature = "q8", feature = "q4"))]
 use super::{chip, integer::Integers};
@@ -42,10 +42,13 @@ impl<'a> Activation<'a> {
             self.made_for = Some(dtype);
             self.scale = chip::quantise(self.codes, self.x, dtype);
         }
-        let group = w.group_len();
-        if dtype == DType::Q4 && self.summed != group {
-            self.summed = group;
-            chip::group_sums(self.sums, self.codes, group);
+        #[cfg(feature = "q4")]
+        {
+            let group = w.group_len();
+            if dtype == DType::Q4 && self.summed != group {
+                self.summed = group;
+                chip::group_sums(self.sums, self.codes, group);
+            }
         }
         Integers { codes: self.codes, sums: self.sums, scale: self.scale }
     }

@@ -7,7 +7,7 @@ use crate::emulator;
 use crate::failure::{Failure, Outcome};
 use crate::models::{self, Source};
 use crate::{plugin, qemu};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Steps that are counted: positions 0 to 31.
@@ -34,6 +34,9 @@ pub(crate) fn measurements() -> Vec<Measurement> {
         for source in sources(board) {
             all.push(arena(board, source));
             all.extend(types(board).iter().map(|types| steps(board, source, *types)));
+        }
+        if board.load_address.is_some() {
+            all.extend(["q8", "q4"].map(|dtype| kernels(board, dtype)));
         }
     }
     all
@@ -69,7 +72,11 @@ struct Marks {
     stack: f64,
 }
 
-const MARKS: &[Marks] = &[Marks { board: "an386", types: ("f32", "f32"), instructions: 640_000.0, stack: 2_000.0 }];
+const MARKS: &[Marks] = &[
+    Marks { board: "an386", types: ("f32", "f32"), instructions: 540_000.0, stack: 2_400.0 },
+    Marks { board: "an386", types: ("q8", "f16"), instructions: 580_000.0, stack: 2_400.0 },
+    Marks { board: "an386", types: ("q4", "f16"), instructions: 640_000.0, stack: 2_400.0 },
+];
 
 /// Bytes of arena for [`CONTEXT`] positions of the story model with an f16 cache: the same on every board.
 const ARENA_MARK: f64 = 175_000.0;
@@ -85,12 +92,58 @@ pub(crate) fn check_marks(board: &'static Board) -> Outcome {
             }
         }
     }
+    if board.name == "an386" {
+        for row in super::measured(kernels(board, "q8"))? {
+            keep(&row, KERNEL_MARK)?;
+        }
+        check_kernels(board)?;
+    }
     if board.model == models::STORY {
         for row in super::measured(arena(board, board.model))? {
             keep(&row, ARENA_MARK)?;
         }
     }
     Ok(())
+}
+
+/// Instructions a weight of a q8 product.
+const KERNEL_MARK: f64 = 1.7;
+
+/// Products whose results are compared with exact sums on the chip: odd numbers of rows and columns, groups of every kind, other addresses.
+const ODD_PRODUCTS: &[&str] = &[
+    "7 172 32 0",
+    "5 64 0 0",
+    "5 33 8 0",
+    "5 46 40 0",
+    "1 4 0 0",
+    "3 1 0 0",
+    "3 600 0 0",
+    "2 600 520 0",
+    "2 1000 512 0",
+    "9 64 32 1",
+    "2 100 24 2",
+];
+
+/// Refuses a firmware whose kernels give other bits than exact sums.
+fn check_kernels(board: &Board) -> Outcome {
+    let elf = firmware(board, board.model, qemu::DEFAULT_DTYPE)?;
+    for product in ODD_PRODUCTS {
+        for dtype in ["q8", "q4"] {
+            counted_product(board, &elf, &format!("{dtype} {product}"))?;
+        }
+    }
+    println!("{} odd products of q8 and q4 are exact", 2 * ODD_PRODUCTS.len());
+    Ok(())
+}
+
+/// The instructions of one product, all of whose results are exact.
+fn counted_product(board: &Board, elf: &Path, product: &str) -> Outcome<u64> {
+    let words: Vec<String> = format!("kernel {product}").split(' ').map(str::to_owned).collect();
+    let run = plugin::run(board, elf, &words, LIMIT, false)?;
+    match figure(&run.written, "wrong")? {
+        0.0 => Ok(run.report.sum().instructions),
+        wrong => Err(Failure::found_wrong(format!("{}: {wrong} results of `{}` are wrong", board.name, words.join(" ")))),
+    }
 }
 
 fn keep(row: &super::Row, most: f64) -> Outcome {
@@ -166,6 +219,23 @@ fn steps(board: &'static Board, source: Source, (dtype, kv): (&'static str, &'st
         Ok(values)
     };
     Measurement { rows, measure: Box::new(measure) }
+}
+
+/// Shapes of single products that are counted: rows and columns, in groups of 32.
+const SHAPES: &[(u32, u32)] = &[(64, 64), (172, 64), (64, 172)];
+
+/// What one product of an integer matrix and a vector executes a weight: multipliers, scales and the way back to floats included, the activation's codes made before.
+fn kernels(board: &'static Board, dtype: &'static str) -> Measurement {
+    let name = |(rows, columns): (u32, u32)| row(board, &format!("kernel/{dtype}/{rows}x{columns}/instructions_per_mac"), "instructions");
+    let measure = move || {
+        let elf = firmware(board, board.model, qemu::DEFAULT_DTYPE)?;
+        let weights = SHAPES.iter().map(|(rows, columns)| {
+            let instructions = counted_product(board, &elf, &format!("{dtype} {rows} {columns} 32 0"))?;
+            Ok(instructions as f64 / f64::from(rows * columns))
+        });
+        weights.collect()
+    };
+    Measurement { rows: SHAPES.iter().map(|shape| name(*shape)).collect(), measure: Box::new(measure) }
 }
 
 /// The value of the line `@name value` in what a firmware wrote.

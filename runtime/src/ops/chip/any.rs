@@ -16,7 +16,7 @@ use crate::ops::{kv_integer, portable, quantise};
 ))]
 pub(crate) use integer::matvec as matvec_integer;
 pub(crate) use portable::{add, divide, exp_minus, gate, norm, sum8, sum8_squares};
-#[cfg(any(feature = "q8", feature = "q4"))]
+#[cfg(feature = "q4")]
 pub(crate) use quantise::group_sums;
 pub(crate) use quantise::largest_magnitude;
 

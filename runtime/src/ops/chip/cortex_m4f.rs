@@ -24,10 +24,12 @@ type MixKernel = unsafe extern "C" fn(
 );
 
 unsafe extern "C" {
+    #[cfg(feature = "f32")]
     fn dmexp_m4f_matvec_f32(w: *const u8, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
     fn dmexp_m4f_matvec_f16(w: *const u8, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
     #[cfg(feature = "bf16")]
     fn dmexp_m4f_matvec_bf16(w: *const u8, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
+    #[cfg(feature = "f32")]
     fn dmexp_m4f_mix_f32(
         values: *const u8,
         weights: *const f32,
@@ -104,6 +106,7 @@ fn dots(out: &mut [f32], rows: Rows<'_>, x: &[f32]) {
 
 fn kernel_of(dtype: DType) -> Option<MatvecKernel> {
     Some(match dtype {
+        #[cfg(feature = "f32")]
         DType::F32 => dmexp_m4f_matvec_f32,
         DType::F16 => dmexp_m4f_matvec_f16,
         #[cfg(feature = "bf16")]
@@ -223,8 +226,12 @@ pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: &Prepared<'_>, h
     let (Some(scratch), Some(mut from)) = (lanes.first_chunk_mut::<64>(), start) else {
         return slow_mix(out, weights, values.part(head.head), first_lane);
     };
-    let (kernel, block_bytes): (MixKernel, _) =
-        if values.rows.dtype == DType::F32 { (dmexp_m4f_mix_f32, 32) } else { (dmexp_m4f_mix_f16, 16) };
+    let (kernel, block_bytes): (MixKernel, _) = match values.rows.dtype {
+        #[cfg(feature = "f32")]
+        DType::F32 => (dmexp_m4f_mix_f32, 32),
+        DType::F16 => (dmexp_m4f_mix_f16, 16),
+        _ => return slow_mix(out, weights, values.part(head.head), first_lane),
+    };
     let ends = weights.as_ptr_range();
     for block in out.as_chunks_mut::<8>().0 {
         let lanes = scratch.as_mut_ptr();
