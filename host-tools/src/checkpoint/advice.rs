@@ -73,7 +73,9 @@ impl Kind {
     /// The command that makes a `.dmexp` of the file at `path`, where there is one.
     pub fn command(&self, path: &Path) -> Option<String> {
         self.is_imported().then(|| {
-            let mut out = path.file_stem().unwrap_or_else(|| "model".as_ref()).to_os_string();
+            // A folder's name has no extension, whatever dots are in it.
+            let name = if matches!(self, Self::Directory(_)) { path.file_name() } else { path.file_stem() };
+            let mut out = name.unwrap_or_else(|| "model".as_ref()).to_os_string();
             out.push(".dmexp");
             let arch = if matches!(self, Self::RustyMl { .. }) { " --arch ARCH.toml" } else { "" };
             format!("dmexp export run --checkpoint {}{arch} --out {}", quoted(&path.to_string_lossy()), quoted(&out.to_string_lossy()))

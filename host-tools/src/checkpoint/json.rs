@@ -59,7 +59,7 @@ pub(super) fn shown(value: &Value) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keys<'v> {
     table: &'v Map<String, Value>,
-    /// Before the name of a key: "rope_scaling." or nothing.
+    /// Before the name of a key: `rope_scaling.` or nothing.
     prefix: &'v str,
 }
 

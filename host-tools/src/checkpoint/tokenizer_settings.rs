@@ -1,4 +1,4 @@
-//! What stands beside a tokenizer file in a Hugging Face folder: tokenizer_config.json, special_tokens_map.json, chat_template.jinja, generation_config.json, config.json. Each may be absent.
+//! What stands beside a tokenizer file in a Hugging Face folder: `tokenizer_config.json`, `special_tokens_map.json`, `chat_template.jinja`, `generation_config.json`, `config.json`. Each may be absent.
 
 use super::Mapping;
 use super::json::{self, Keys, shown};
@@ -25,7 +25,7 @@ pub(super) struct Settings {
     /// Ids as the model's configuration has them.
     pub(super) bos_id: Option<u32>,
     pub(super) pad_id: Option<u32>,
-    /// What ends a generated text: generation_config.json's list, or config.json's where that says nothing.
+    /// What ends a generated text: the list of `generation_config.json`, or that of `config.json` where that says nothing.
     pub(super) eos_ids: Vec<u32>,
     pub(super) chat_template: Option<String>,
     pub(super) notes: Vec<String>,

@@ -2,6 +2,7 @@
 
 mod args;
 mod chat;
+mod compare;
 mod completions;
 mod detokenize;
 mod export_onto;
@@ -48,6 +49,8 @@ struct Cli {
 enum Command {
     #[command(subcommand)]
     Export(Export),
+    #[command(subcommand)]
+    Compare(compare::Compare),
     Generate(generate::Generate),
     Tokenize(tokenize::Tokenize),
     Detokenize(detokenize::Detokenize),
@@ -91,6 +94,7 @@ fn run(command: Command) -> Outcome {
         Command::Export(Export::Verify(command)) => verify::run(&command),
         Command::Export(Export::Strip(command)) => strip::run(&command),
         Command::Export(Export::To(command)) => export_to::run(&command),
+        Command::Compare(command) => compare::run(&command),
         Command::Generate(command) => generate::run(&command),
         Command::Tokenize(command) => tokenize::run(&command),
         Command::Detokenize(command) => detokenize::run(&command),

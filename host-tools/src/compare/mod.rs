@@ -1,5 +1,11 @@
 //! How far one export of a model is from another: figures over the logits of both. Used by `dmexp compare dtypes` and by the quality report of quantised exports.
 
 pub mod divergence;
+pub mod dtypes;
+mod plot;
+mod windows;
 
 pub use divergence::{Divergence, Meter};
+pub use dtypes::{Comparison, Measured, Request, Row, dtypes};
+pub use plot::svg;
+pub use windows::windows;

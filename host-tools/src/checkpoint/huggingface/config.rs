@@ -56,13 +56,11 @@ pub(super) fn read(config: &Map<String, Value>) -> Result<Model> {
     };
     let head_dim = match keys.u32("head_dim")? {
         Some(head_dim) => head_dim,
-        None => match (dim.checked_div(n_heads), dim.checked_rem(n_heads)) {
-            (Some(head_dim), Some(0)) => head_dim,
-            _ => {
-                let what = format!("num_attention_heads is {n_heads}, which does not divide hidden_size, {dim}, and there is no head_dim");
-                return Err(Error::damaged(what));
-            }
-        },
+        None if n_heads > 0 && dim.is_multiple_of(n_heads) => dim / n_heads,
+        None => {
+            let what = format!("num_attention_heads is {n_heads}, which does not divide hidden_size, {dim}, and there is no head_dim");
+            return Err(Error::damaged(what));
+        }
     };
     let max_seq_len = size("max_position_embeddings")?;
     let norm_eps = keys.required("rms_norm_eps", keys.f64("rms_norm_eps")?)? as f32;

@@ -1,9 +1,9 @@
 //! Which files of a folder hold the weights, and all their tensors together.
 
-use super::names::Tensors;
+use super::names::{Found, Tensors};
 use super::safetensors;
 use crate::checkpoint::json::{self, Keys};
-use crate::checkpoint::{Kind, Mapping, recognise};
+use crate::checkpoint::{Kind, Mapping, pytorch, recognise};
 use crate::error::{Error, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -57,6 +57,11 @@ fn of_file(file: &Mapping, number: usize) -> Result<Tensors> {
         // What does not look like any format is told what is wrong with it as the format that its name says.
         Kind::Safetensors | Kind::Empty | Kind::Unknown { .. } => {
             safetensors::tensors(file, number).map_err(|error| error.in_file(file.path()))
+        }
+        Kind::Zip { pytorch: true } | Kind::Pickle => {
+            let file_name = file.file_name();
+            let arrays = pytorch::tensors(file, number)?.into_iter();
+            Ok(arrays.map(|array| (array.name.clone(), Found { array, file_name: file_name.clone() })).collect())
         }
         other => Err(other.not_imported(file.path())),
     }

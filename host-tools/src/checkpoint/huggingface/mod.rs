@@ -1,4 +1,4 @@
-//! Reader of Hugging Face models: a folder with config.json and weights (safetensors or pytorch_model.bin, in one file or several). Called by `checkpoint::open`.
+//! Reader of Hugging Face models: a folder with config.json and weights (safetensors or `pytorch_model.bin`, in one file or several). Called by `checkpoint::open`.
 //!
 //! config.json is read as the transformers library reads it for `LlamaForCausalLM`, `MistralForCausalLM` and `Qwen2ForCausalLM`; what our graph does not carry is refused by name ([`config`], [`keys`]).
 

@@ -38,7 +38,7 @@ pub(super) fn name(spec: &TensorSpec) -> Option<String> {
         TensorKind::W1 => "mlp.gate_proj.weight",
         TensorKind::W3 => "mlp.up_proj.weight",
         TensorKind::W2 => "mlp.down_proj.weight",
-        _ => return None,
+        TensorKind::RopeInvFreq => return None,
     };
     Some(format!("model.layers.{}.{within}", spec.layer?))
 }

@@ -1,4 +1,4 @@
-//! rope_theta and rope_scaling of config.json to rotation frequencies, as the transformers library computes them (`modeling_rope_utils.py`), in f64 and rounded to f32 once.
+//! `rope_theta` and `rope_scaling` of config.json to rotation frequencies, as the transformers library computes them (`modeling_rope_utils.py`), in f64 and rounded to f32 once.
 
 use crate::checkpoint::json::{Keys, shown};
 use crate::checkpoint::rope::frequency;
@@ -57,7 +57,7 @@ pub(super) fn read(config: &Map<String, Value>, head_dim: u32, positions: u32) -
         return Err(Error::damaged(format!("rope_theta is {theta}; it can be a number above 1")));
     }
     let plain: Vec<f64> = (0..head_dim / 2).map(|pair| frequency(theta, head_dim, pair)).collect();
-    let scaling = Scaling { keys, theta, head_dim, positions, top };
+    let scaling = Scaling { keys, top, theta, head_dim, positions };
     let (frequencies, attention_factor) = scaling.apply(table, plain)?;
     let scaling = table.map(|table| table.iter().filter_map(|(key, value)| Some((key.clone(), scalar(value)?))).collect());
     Ok(Rope {

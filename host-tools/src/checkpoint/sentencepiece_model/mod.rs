@@ -1,4 +1,4 @@
-//! Reader of sentencepiece models (tokenizer.model) of the type BPE. The fields are those of sentencepiece's sentencepiece_model.proto; what would change the tokens of a text and is not done here is
+//! Reader of sentencepiece models (tokenizer.model) of the type BPE. The fields are those of sentencepiece's `sentencepiece_model.proto`; what would change the tokens of a text and is not done here is
 //! refused by name.
 
 mod protobuf;
@@ -36,6 +36,7 @@ struct Piece<'a> {
 }
 
 /// Settings of training and normalisation that matter to us, with the format's defaults.
+#[expect(clippy::struct_excessive_bools, reason = "they are the format's")]
 #[derive(Clone, Debug)]
 struct Model<'a> {
     pieces: Vec<Piece<'a>>,

@@ -30,7 +30,7 @@ impl<'a> Field<'a> {
 }
 
 /// The fields of a message with their numbers; ends after the first error.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
     /// Where `rest` begins in the file, for errors.

@@ -32,6 +32,7 @@ fn report_39_every_tensor_equals_the_llama2c_files() {
     let Some(derived) = data("stories260K-derived") else { return };
     same_payload(&made.join("gqa_untied/hf_safetensors"), &made.join("gqa_untied/model_v0.bin"));
     same_payload(&made.join("mha_tied/hf_safetensors"), &made.join("mha_tied/model_v0.bin"));
+    same_payload(&made.join("mha_tied/hf_export_by_llama2c"), &made.join("mha_tied/model_v0.bin"));
     same_payload(&derived.join("hf_safetensors"), &stories.join("stories260K.bin"));
 }
 
@@ -75,6 +76,7 @@ fn report_40_41_reference_logits_are_met_at_every_position() {
     );
     let mha = made.join("mha_tied");
     meets(&mha.join("hf_safetensors"), &mha.join("ref.json"), &mha.join("ref_logits_torch_f32.f32"));
+    meets(&mha.join("hf_export_by_llama2c"), &mha.join("ref.json"), &mha.join("ref_logits_torch_f32.f32"));
     let linear = made.join("hf_linear_rope_scaling");
     meets(&linear, &linear.join("ref.json"), &linear.join("ref_logits_torch_f32.f32"));
     let (Some(stories), Some(reference)) = (data("stories260K-derived/hf_safetensors"), data("ref")) else { return };
