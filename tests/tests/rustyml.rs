@@ -1,4 +1,4 @@
-//! RustyML models through the real command: in, listed, verified, stripped, refused where they cannot run, and onto a file that is there.
+//! `RustyML` models through the real command: in, listed, verified, stripped, refused where they cannot run, and onto a file that is there.
 
 use dmexp_tests::{data, files, folder, line, run};
 use serde_json::{Value, json};

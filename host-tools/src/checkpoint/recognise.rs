@@ -43,7 +43,7 @@ pub enum Kind {
     DormouseCheckpoint,
     /// A burn record.
     Burnpack,
-    /// A RustyML model; any format version that stands in its header, known or not.
+    /// A `RustyML` model; any format version that stands in its header, known or not.
     RustyMl {
         /// The version.
         version: u32,

@@ -1,4 +1,4 @@
-//! What a model consists of, position by position, and the two ways to compare what a file holds with what a model wants: strictly, and as far as it goes. RustyML's rules, for every format.
+//! What a model consists of, position by position, and the two ways to compare what a file holds with what a model wants: strictly, and as far as it goes. `RustyML`'s rules, for every format.
 
 use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
@@ -196,7 +196,7 @@ fn partial_position(model: &Position, file: &Position, report: &mut LoadReport) 
     }
 }
 
-/// Shapes as RustyML prints them: `(None, 4)`, several separated by commas.
+/// Shapes as `RustyML` prints them: `(None, 4)`, several separated by commas.
 struct Shapes<'a>(Option<&'a Build>);
 
 impl fmt::Display for Shapes<'_> {

@@ -46,8 +46,7 @@ pub(crate) struct Run {
     /// With --onto: takes what fits and lists what was applied, what is missing and what was not used
     #[arg(long, requires = "onto")]
     partial: bool,
-    /// What the layers of a RustyML model do, in TOML or JSON (docs/format/sequential.md)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help = "What the layers of a RustyML model do, in TOML or JSON (docs/format/sequential.md)")]
     arch: Option<PathBuf>,
     /// The tokenizer the model was trained with: tokenizer.json, tokenizer.model, llama2.c's tokenizer.bin, a folder with one of them, or the words bytes or none [default: the one in the checkpoint or its folder]
     #[arg(long, value_name = "FILE|bytes|none")]

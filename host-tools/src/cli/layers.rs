@@ -15,7 +15,7 @@ struct Line {
     settings: String,
 }
 
-/// One line a node; `names` are RustyML's names of the types, where the file has a header.
+/// One line a node; `names` are `RustyML`'s names of the types, where the file has a header.
 fn lines(model: &Sequential<'_>, names: &[String]) -> Vec<Line> {
     let of = |(number, node): (u32, dmexp_format::arch::sequential::Node)| {
         let (layer_number, shape) = (node.layer(), shown_shape(&node.shape()));

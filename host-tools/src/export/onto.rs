@@ -26,7 +26,7 @@ const CHUNK: usize = 1 << 16;
 /// Where the weights come from.
 #[derive(Debug)]
 pub enum Weights {
-    /// A RustyML file, for a sequential base: the base has the architecture.
+    /// A `RustyML` file, for a sequential base: the base has the architecture.
     RustyMl(RustyMl),
     /// Any other checkpoint.
     Checkpoint(Checkpoint),

@@ -98,22 +98,7 @@ impl fmt::Display for Error {
             Self::Shape { tensor, found, expected } => {
                 write!(f, "tensor {tensor} has dims {}, the configuration calls for {}", Sizes(found), Sizes(expected))
             }
-            Self::Layer { layer, key, rule, found, allowed } => {
-                write!(f, "layer {layer}: {} = ", key.name())?;
-                if key.is_float() {
-                    write!(f, "{}", f32::from_bits(found))?
-                } else {
-                    write!(f, "{found}")?
-                }
-                write!(f, " {rule} ({allowed})")
-            }
-            Self::Node { node: u32::MAX, key, rule, found, allowed } => {
-                write!(f, "the wiring's {}: {found} {rule} ({allowed})", key.name())
-            }
-            Self::Node { node, key, rule, found, allowed } => write!(f, "node {node}: {}: {found} {rule} ({allowed})", key.name()),
-            Self::NodeShape { node, found, expected } => {
-                write!(f, "node {node} has shape {}, from its layer and inputs follows {}", Sizes(found), Sizes(expected))
-            }
+            Self::Layer { .. } | Self::Node { .. } | Self::NodeShape { .. } => sequential(self, f),
             Self::DuplicateName { first, second } => write!(f, "tensors {first} and {second} have the same name"),
             Self::Tokenizer { key, rule, found, allowed: u64::MAX } => {
                 write!(f, "tokenizer: {key:?} (see byte {found} of the file) {rule}")
@@ -159,6 +144,22 @@ impl fmt::Display for Error {
             Self::Stop { rule, found, allowed } => write!(f, "a stop string of {found} bytes {rule} ({allowed})"),
             Self::Output => f.write_str("the output could not be written to"),
         }
+    }
+}
+
+/// What errors of sequential models say.
+fn sequential(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match *error {
+        Error::Layer { layer, key, rule, found, allowed } if key.is_float() => {
+            write!(f, "layer {layer}: {} = {} {rule} ({allowed})", key.name(), f32::from_bits(found))
+        }
+        Error::Layer { layer, key, rule, found, allowed } => write!(f, "layer {layer}: {} = {found} {rule} ({allowed})", key.name()),
+        Error::Node { node: u32::MAX, key, rule, found, allowed } => write!(f, "the wiring's {}: {found} {rule} ({allowed})", key.name()),
+        Error::Node { node, key, rule, found, allowed } => write!(f, "node {node}: {}: {found} {rule} ({allowed})", key.name()),
+        Error::NodeShape { node, found, expected } => {
+            write!(f, "node {node} has shape {}, from its layer and inputs follows {}", Sizes(found), Sizes(expected))
+        }
+        _ => Ok(()),
     }
 }
 

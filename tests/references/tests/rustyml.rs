@@ -1,4 +1,4 @@
-//! Sequential `.dmexp` files written as RustyML files: the crate `rustyml` loads them strictly and predicts what it predicted when the fixtures were made.
+//! Sequential `.dmexp` files written as `RustyML` files: the crate `rustyml` loads them strictly and predicts what it predicted when the fixtures were made.
 
 use ::rustyml::neural_network::layers::{
     Activation, AveragePooling1D, AveragePooling2D, BatchNormalization, Conv1D, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling1D,

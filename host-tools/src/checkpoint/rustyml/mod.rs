@@ -1,4 +1,4 @@
-//! RustyML's files (`Sequential::save_to_path`, `Graph`): weights with their layers' types and shapes, and an architecture file for what they do not say (docs/format/sequential.md).
+//! `RustyML`'s files (`Sequential::save_to_path`, `Graph`): weights with their layers' types and shapes, and an architecture file for what they do not say (docs/format/sequential.md).
 //!
 //! The architecture is read first as far as it goes by itself; what it leaves out and the file knows (units, kernel sizes) is filled in; then shapes are inferred through the whole model and
 //! compared with the shapes that the file's layers were built for, which shows most wrong strides, paddings and pools before a number is computed.
@@ -34,7 +34,7 @@ pub struct SequentialSource {
     pub settings: SequentialSettings,
 }
 
-/// A RustyML file by itself, without an architecture: what a partial load takes from.
+/// A `RustyML` file by itself, without an architecture: what a partial load takes from.
 #[derive(Debug)]
 pub struct RustyMl {
     mapping: Mapping,
@@ -118,7 +118,7 @@ pub(super) fn without_architecture(kind: &super::Kind, path: &Path) -> Error {
         .in_file(path)
 }
 
-/// What a file is that is none of RustyML's, where its bytes say.
+/// What a file is that is none of `RustyML`'s, where its bytes say.
 fn explain(error: Error, mapping: &Mapping) -> Error {
     let error = error.in_file(mapping.path());
     if error.class() != Class::NotAModel || mapping.bytes().starts_with(&MAGIC) {
@@ -130,7 +130,7 @@ fn explain(error: Error, mapping: &Mapping) -> Error {
     }
 }
 
-/// Opens a RustyML file with the architecture that `arch` describes.
+/// Opens a `RustyML` file with the architecture that `arch` describes.
 ///
 /// # Errors
 /// Those of [`RustyMl::open`], then those of the architecture file, then [`Class::Mismatch`] where both do not belong together, with the path and both sides.

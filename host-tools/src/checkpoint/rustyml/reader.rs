@@ -1,4 +1,4 @@
-//! The bytes of a RustyML file (formats 3 and 4, of RustyML 0.16 and 0.17) to its layers. Everything is compared with the bytes that are there before it is believed.
+//! The bytes of a `RustyML` file (formats 3 and 4, of `RustyML` 0.16 and 0.17) to its layers. Everything is compared with the bytes that are there before it is believed.
 //!
 //! The encoding is postcard's: lengths as variable-length integers of seven bits a byte, floats at any alignment, no checksum and no total length.
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// The first five bytes: the number 0x524D4C4D ("RMLM") as a variable-length integer.
 pub(in crate::checkpoint) const MAGIC: [u8; 5] = [0xcd, 0x98, 0xb5, 0x92, 0x05];
 const MAGIC_NUMBER: u32 = 0x524d_4c4d;
-/// How deep layers may lie in layers: as deep as RustyML's own builder allows.
+/// How deep layers may lie in layers: as deep as `RustyML`'s own builder allows.
 const DEPTH_LIMIT: u32 = 64;
 /// The most layers and arrays together: as many tensors as a `.dmexp` holds.
 const RECORD_LIMIT: u32 = 65_536;
@@ -20,7 +20,7 @@ pub(in crate::checkpoint) struct Model {
     /// 3 or 4.
     pub(in crate::checkpoint) version: u32,
     pub(in crate::checkpoint) layers: Vec<FileLayer>,
-    /// Bytes after the last layer, which RustyML does not look at.
+    /// Bytes after the last layer, which `RustyML` does not look at.
     pub(in crate::checkpoint) trailing: usize,
 }
 
@@ -49,7 +49,7 @@ pub(in crate::checkpoint) struct FileArray {
     pub(in crate::checkpoint) count: u64,
 }
 
-/// Reads a file, in the order of RustyML: header, magic, version, body.
+/// Reads a file, in the order of `RustyML`: header, magic, version, body.
 ///
 /// # Errors
 /// [`Class::NotAModel`](crate::error::Class::NotAModel) for what is not a file of these formats, [`Class::Damaged`](crate::error::Class::Damaged) for a body that cannot be read; with the byte.

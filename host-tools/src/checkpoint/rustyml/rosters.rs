@@ -1,4 +1,4 @@
-//! The positions of a RustyML file, and those of a model as RustyML would write them.
+//! The positions of a `RustyML` file, and those of a model as `RustyML` would write them.
 
 use super::super::roster::{Build, Member, Position, Roster};
 use super::reader::{FileLayer, Model};
@@ -29,7 +29,7 @@ fn of_file(path: String, layer: &FileLayer) -> Position {
     }
 }
 
-/// The positions of a model, with types, build shapes, names, kinds and shapes as RustyML has them.
+/// The positions of a model, with types, build shapes, names, kinds and shapes as `RustyML` has them.
 pub(crate) fn model_roster(settings: &SequentialSettings) -> Roster {
     let positions = (0u32..).zip(&settings.layers).map(|(number, named)| {
         let inputs = settings.inputs_of(number);
@@ -50,7 +50,7 @@ pub(crate) fn model_roster(settings: &SequentialSettings) -> Roster {
     Roster { positions: positions.collect() }
 }
 
-/// What RustyML records of the shapes that a layer was built for.
+/// What `RustyML` records of the shapes that a layer was built for.
 fn build_of(layer: &Layer, inputs: &[Dims]) -> Option<Build> {
     let axes = |input: &Dims| input.as_slice().iter().map(|size| Some(u64::from(*size))).collect::<Vec<_>>();
     let with_batch = |axes: Vec<Option<u64>>| std::iter::once(None).chain(axes).collect::<Vec<_>>();
@@ -67,7 +67,7 @@ fn build_of(layer: &Layer, inputs: &[Dims]) -> Option<Build> {
     (layer.op != Op::Rescaling).then(|| shapes.collect())
 }
 
-/// The shape that RustyML gives a layer's array; `None` for a role that the layer has not.
+/// The shape that `RustyML` gives a layer's array; `None` for a role that the layer has not.
 pub(crate) fn source_shape(layer: &Layer, role: Role, input: Dims) -> Option<Vec<u64>> {
     let stored: Vec<u64> = layer.tensor_dims(role, input).ok()?.as_slice().iter().map(|size| u64::from(*size)).collect();
     let (units, channels, depth) = (u64::from(layer.units), u64::from(input.cols()), u64::from(layer.depth));

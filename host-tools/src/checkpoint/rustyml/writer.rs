@@ -1,4 +1,4 @@
-//! A sequential `.dmexp` as a RustyML file of format 3 or 4: the inverse of the importer, value for value.
+//! A sequential `.dmexp` as a `RustyML` file of format 3 or 4: the inverse of the importer, value for value.
 
 use super::super::roster::{Build, Position};
 use super::reader::MAGIC;
@@ -13,7 +13,7 @@ use dmexp_format::host::{Config, Header, SequentialSettings};
 /// The format that [`to_rustyml`] writes unless another is asked for.
 pub const NEWEST: u32 = 4;
 
-/// The bytes of the RustyML file, of format `version`, with the model in `loaded`. Weights that are stored in 16 bits are widened, which is exact.
+/// The bytes of the `RustyML` file, of format `version`, with the model in `loaded`. Weights that are stored in 16 bits are widened, which is exact.
 ///
 /// # Errors
 /// With the path: [`Class::Request`] for another version, a type that format 3 does not know, another architecture, or a file without a header, which alone has the names of the types;
@@ -75,7 +75,7 @@ fn layer<'a>(
     }
 }
 
-/// Where the values of an array, in RustyML's order, lie in the tensor that stores it.
+/// Where the values of an array, in `RustyML`'s order, lie in the tensor that stores it.
 fn places(op: Op, role: Role, shape: &[u64], rows: usize, cols: usize) -> Box<dyn Iterator<Item = usize>> {
     if !role.is_transposed() {
         return Box::new(0..rows * cols);

@@ -1,4 +1,4 @@
-//! Weights onto a file that is there: RustyML's load cases as files, Llama checkpoints, and what a refusal leaves.
+//! Weights onto a file that is there: `RustyML`'s load cases as files, Llama checkpoints, and what a refusal leaves.
 
 use super::*;
 use crate::checkpoint::roster::LoadReport;

@@ -1,4 +1,4 @@
-//! The saved and target pairs and the damaged files of the shared data, in both formats: the same verdict and the same lists as RustyML.
+//! The saved and target pairs and the damaged files of the shared data, in both formats: the same verdict and the same lists as `RustyML`.
 
 use super::super::architecture::of_table;
 use super::super::{RustyMl, model_roster};
@@ -8,7 +8,7 @@ use crate::error::Class;
 use serde_json::Value;
 use std::path::Path;
 
-/// Our class for RustyML's words; `None` where it loads.
+/// Our class for `RustyML`'s words; `None` where it loads.
 fn class(verdict: &Value) -> Option<Class> {
     let text = verdict.as_str()?;
     Some(match text.split_once(':')?.0 {
@@ -20,7 +20,7 @@ fn class(verdict: &Value) -> Option<Class> {
     })
 }
 
-/// The lists of a report, as they stand in the data: an object, or RustyML's debug print; `None` for an error.
+/// The lists of a report, as they stand in the data: an object, or `RustyML`'s debug print; `None` for an error.
 fn lists(partial: &Value) -> Option<LoadReport> {
     if let Value::Object(lists) = partial {
         let list = |key: &str| lists[key].as_array().unwrap().iter().map(|path| path.as_str().unwrap().to_owned()).collect();

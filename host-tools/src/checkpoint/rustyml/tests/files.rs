@@ -16,7 +16,7 @@ pub(super) fn models() -> Vec<(PathBuf, PathBuf)> {
     models.into_iter().map(|path| (path.clone(), path.with_extension("json"))).collect()
 }
 
-/// The values of an array as RustyML has them: row-major in its own shape.
+/// The values of an array as `RustyML` has them: row-major in its own shape.
 fn in_source_order(checkpoint: &Checkpoint, name: &str, shape: &[u64]) -> Vec<f32> {
     let Config::Sequential(source) = &checkpoint.config else { panic!("it is sequential") };
     let array = checkpoint.array(name).unwrap_or_else(|| panic!("{name}"));

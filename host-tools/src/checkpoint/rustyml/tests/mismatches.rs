@@ -50,7 +50,7 @@ fn wrong_hyper_parameters_are_found_where_the_next_layer_was_built() {
     }
 }
 
-/// RustyML records two axes for a dense layer whatever its input has: what it gets is said, for nothing can check it.
+/// `RustyML` records two axes for a dense layer whatever its input has: what it gets is said, for nothing can check it.
 #[test]
 fn what_the_file_cannot_tell_is_said() {
     let Some(path) = data("rustyml/lstm_har.bin") else { return };

@@ -127,8 +127,7 @@ impl Layer {
         };
         match self.op {
             Op::Dense => with_last(u64::from(self.units)),
-            Op::Conv | Op::SeparableConv => self.over_space(input, u64::from(self.units)),
-            Op::ConvTranspose => self.over_space(input, u64::from(self.units)),
+            Op::Conv | Op::SeparableConv | Op::ConvTranspose => self.over_space(input, u64::from(self.units)),
             Op::DepthwiseConv => self.over_space(input, u64::from(input.cols()).saturating_mul(u64::from(self.depth))),
             Op::MaxPooling | Op::AveragePooling | Op::ZeroPadding | Op::Cropping | Op::UpSampling => {
                 self.over_space(input, u64::from(input.cols()))

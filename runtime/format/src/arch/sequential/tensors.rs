@@ -67,7 +67,7 @@ impl Role {
         self.is_transposed() || matches!(self, Self::Embeddings)
     }
 
-    /// Whether RustyML has its axes the other way round.
+    /// Whether `RustyML` has its axes the other way round.
     pub const fn is_transposed(self) -> bool {
         matches!(self, Self::Kernel | Self::RecurrentKernel | Self::DepthwiseKernel | Self::PointwiseKernel)
     }

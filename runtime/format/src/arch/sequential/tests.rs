@@ -96,8 +96,9 @@ fn inputs_that_do_not_fit_are_refused() {
 
 #[test]
 fn every_field_of_a_record_is_checked() {
+    type Edit = fn(&mut Layer);
     let right = conv(5, 2, 1, Padding::Same);
-    let edits: [(fn(&mut Layer), LayerKey); 16] = [
+    let edits: [(Edit, LayerKey); 16] = [
         (|layer| layer.spatial = 4, LayerKey::Type),
         (|layer| layer.spatial = 0, LayerKey::Type),
         (|layer| layer.flags = Flags::SCALE, LayerKey::Flags),

@@ -283,7 +283,7 @@ impl<'a> Sequential<'a> {
         })
     }
 
-    /// Whether it is one input and its layers one after the other, each called once: what RustyML calls `Sequential`.
+    /// Whether it is one input and its layers one after the other, each called once: what `RustyML` calls `Sequential`.
     pub fn is_chain(&self) -> bool {
         let chained = (0u32..).zip(self.nodes()).all(|(number, node)| match (number.checked_sub(1), node.layer()) {
             (None, None) => true,

@@ -28,7 +28,7 @@ pub struct SequentialSettings {
     pub labels: Vec<String>,
 }
 
-/// A layer with the name of its type in RustyML.
+/// A layer with the name of its type in `RustyML`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedLayer {
     /// `Conv1D`, `Reverse(-2)`.
@@ -154,7 +154,7 @@ impl SequentialSettings {
         nodes.iter().filter_map(|node| self.nodes.get(*node as usize)).map(|node| node.shape).collect()
     }
 
-    /// Whether it is one input and its layers one after the other: what RustyML calls `Sequential`.
+    /// Whether it is one input and its layers one after the other: what `RustyML` calls `Sequential`.
     pub fn is_chain(&self) -> bool {
         let count = self.layers.len() as u32;
         let calls = wiring::chain(count);
@@ -207,19 +207,19 @@ pub fn layer_text(named: &NamedLayer) -> String {
     text.0
 }
 
-/// Whether RustyML's format 3 knows a type of this name; `None` for no type at all. `Reverse` has its axis with it.
+/// Whether `RustyML`'s format 3 knows a type of this name; `None` for no type at all. `Reverse` has its axis with it.
 pub fn type_in_format_3(type_name: &str) -> Option<bool> {
     let stem = type_name.split_once('(').map_or(type_name, |(stem, _)| stem);
     types::of(stem).map(|_| !types::SINCE_FORMAT_4.contains(&type_name))
 }
 
-/// A shape as RustyML prints it, batch axis first: `(None, 49, 10)`.
+/// A shape as `RustyML` prints it, batch axis first: `(None, 49, 10)`.
 pub fn shown_shape(shape: &Dims) -> String {
     let sizes: Vec<_> = shape.as_slice().iter().map(|size| format!(", {size}")).collect();
     format!("(None{})", sizes.concat())
 }
 
-/// The type of the layer in `table`, without the axis that RustyML adds to some.
+/// The type of the layer in `table`, without the axis that `RustyML` adds to some.
 fn type_key(keys: &mut Keys) -> Result<String, HeaderError> {
     keys.required("type", &TEXT)
 }

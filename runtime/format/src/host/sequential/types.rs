@@ -1,4 +1,4 @@
-//! RustyML's names of layer types.
+//! `RustyML`'s names of layer types.
 
 use crate::arch::sequential::{Activation, Op};
 
