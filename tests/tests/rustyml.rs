@@ -46,6 +46,12 @@ fn every_model_goes_in_is_verified_and_listed_and_does_not_run() {
         }
         let refused = line(folder.path(), "generate --export model.dmexp --prompt a");
         assert!(refused.code == Some(1) && refused.err.contains("sequential"), "{name}: {refused:?}");
+        let format = if name.ends_with(".v4") { "rustyml" } else { "rustyml-v3" };
+        line(folder.path(), &format!("export to --format {format} model.dmexp --out back.bin")).ok();
+        let back = fs::read(folder.path().join("back.bin")).unwrap();
+        assert_eq!(back, fs::read(shared.with_file_name(format!("{name}.bin"))).unwrap(), "{name}");
+        let refused = line(folder.path(), "export to --format llama2c-v0 model.dmexp --out no.bin");
+        assert!(refused.code == Some(1) && refused.err.contains("sequential"), "{name}: {refused:?}");
         let text = line(folder.path(), "export info model.dmexp").succeeded();
         assert!(text.text().contains("layers:") && text.text().contains("(None, "), "{name}: {text:?}");
     }

@@ -18,13 +18,14 @@ use std::path::PathBuf;
 Examples:
   dmexp export to --format safetensors stories.dmexp --out stories
   dmexp export to --format llama2c-v0 stories.dmexp --out stories.bin
+  dmexp export to --format rustyml kws.dmexp --out kws.bin
 
-Formats: safetensors (a Hugging Face folder with config.json and model.safetensors), llama2c-v0 (llama2.c's checkpoint: f32, rope theta 10000, norm_eps 0.00001, no biases, no sliding window).")]
+Formats: safetensors (a Hugging Face folder with config.json and model.safetensors), llama2c-v0 (llama2.c's checkpoint: f32, rope theta 10000, norm_eps 0.00001, no biases, no sliding window), rustyml (RustyML 0.17, sequential models) and rustyml-v3 (RustyML 0.16).")]
 pub(crate) struct To {
     /// The .dmexp file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The format to write: safetensors or llama2c-v0
+    /// The format to write: safetensors, llama2c-v0, rustyml or rustyml-v3
     #[arg(long, value_name = "FORMAT", value_parser = destination)]
     format: Destination,
     /// The file to write; with --format safetensors the folder to make

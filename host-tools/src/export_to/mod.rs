@@ -1,6 +1,7 @@
 //! A `.dmexp` becomes a model in another format: what that format can say is written bit for bit, and what it cannot say is refused by name. Called by `dmexp export to`.
 
 mod llama2c_v0;
+mod rustyml;
 mod safetensors;
 #[cfg(test)]
 mod tests;
@@ -21,17 +22,23 @@ pub enum Destination {
     Safetensors,
     /// llama2.c's checkpoint of version 0: one file of f32.
     Llama2cV0,
+    /// RustyML's format 4, of RustyML 0.17.
+    RustyMl,
+    /// RustyML's format 3, of RustyML 0.16.
+    RustyMlV3,
 }
 
 impl Destination {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Safetensors, Self::Llama2cV0];
+    pub const ALL: [Self; 4] = [Self::Safetensors, Self::Llama2cV0, Self::RustyMl, Self::RustyMlV3];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Safetensors => "safetensors",
             Self::Llama2cV0 => "llama2c-v0",
+            Self::RustyMl => "rustyml",
+            Self::RustyMlV3 => "rustyml-v3",
         }
     }
 
@@ -90,7 +97,9 @@ impl Watch<'_> {
 pub fn run(path: &Path, format: Destination, out: &Path, cancel: &AtomicBool, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
     let loaded = Loaded::open(path)?;
     let file = loaded.file()?;
-    if file.architecture() != Architecture::Llama {
+    let rustyml = matches!(format, Destination::RustyMl | Destination::RustyMlV3);
+    let wanted = if rustyml { Architecture::Sequential } else { Architecture::Llama };
+    if file.architecture() != wanted {
         let what = format!("is of the architecture {:?}, which {} has no form for", file.architecture().name(), format.name());
         return Err(Error::new(Class::Request, what).in_file(path));
     }
@@ -101,6 +110,7 @@ pub fn run(path: &Path, format: Destination, out: &Path, cancel: &AtomicBool, pr
     let mut report = match format {
         Destination::Safetensors => safetensors::write(path, &facts, out, &mut watch)?,
         Destination::Llama2cV0 => llama2c_v0::write(path, out, &mut watch)?,
+        Destination::RustyMl | Destination::RustyMlV3 => rustyml::write(&loaded, format, out, &mut watch)?,
     };
     if facts.kind != TokenizerKind::None {
         report.notes.push("the tokenizer is not written: use the one that the model was exported with".to_owned());
