@@ -111,7 +111,7 @@ fn scaling(keys: &Keys<'_, '_>, config: &LlamaConfig) -> Result<Scaling> {
     })
 }
 
-/// Frequencies that turn often within the original context stay, those that turn less than once are divided, between them both are mixed (Peng et al. 2023, "YaRN", with its 32 turns and 1).
+/// Frequencies that turn often within the original context stay, those that turn less than once are divided, between them both are mixed (Peng et al. 2023, "`YaRN`", with its 32 turns and 1).
 fn yarn(plain: &[f64], head_dim: f64, theta: f64, factor: f64, original: f64) -> Vec<f64> {
     let pair_of = |turns: f64| head_dim * libm::log(original / (turns * 2.0 * PI)) / (2.0 * libm::log(theta));
     let low = libm::floor(pair_of(32.0)).max(0.0);

@@ -146,6 +146,9 @@ fn pre_tokenizers_are_known_by_name() {
     assert!(tokenizer(&file).notes.iter().any(|note| note.contains("names no pre-tokenizer")));
 }
 
+/// A file, what is changed in it, and a part of the refusal.
+type Case = (Gguf, &'static dyn Fn(&mut Gguf), &'static str);
+
 #[test]
 fn vocabularies_that_cannot_be_are_refused_by_name() {
     let changed = |base: Gguf, change: &dyn Fn(&mut Gguf)| {
@@ -153,7 +156,6 @@ fn vocabularies_that_cannot_be_are_refused_by_name() {
         change(&mut file);
         refusal(file.bytes())
     };
-    type Case = (Gguf, &'static dyn Fn(&mut Gguf), &'static str);
     let cases: [Case; 17] = [
         (byte_level(), &|file| _ = file.set("tokenizer.ggml.model", "bert"), "\"bert\""),
         (byte_level(), &|file| _ = file.unset("tokenizer.ggml.tokens"), "no tokenizer.ggml.tokens"),
