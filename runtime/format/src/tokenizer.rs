@@ -75,7 +75,7 @@ pub enum PreTokenizer {
     None = 0,
     /// GPT-2: contractions, ` ?` before runs of letters, of numbers, of others; white space without the last before a word.
     Gpt2 = 1,
-    /// SmolLM: each number by itself, then as GPT-2.
+    /// `SmolLM`: each number by itself, then as GPT-2.
     Smollm = 2,
     /// Llama 3: as cl100k, numbers in threes.
     LlamaBpe = 3,

@@ -1,6 +1,7 @@
 //! Tests of the importers: files made in memory, and the ones in ../shared/data where that folder is.
 
 mod arrays;
+mod byte_level;
 mod hostile;
 mod kinds;
 mod llama2c;
