@@ -9,6 +9,7 @@ const IMPORTED: &[&str] = &[
     "llama2.c checkpoints (v0, v1, v2, ckpt.pt)",
     "Hugging Face folders (Llama, Mistral, Qwen2)",
     "GGUF files of the Llama family",
+    "training checkpoints of dormouse",
     "Meta's folders (params.json)",
     "RustyML models with an architecture file (--arch)",
 ];
@@ -61,6 +62,7 @@ impl Kind {
         match self {
             Self::Llama2c { version } => (0..=2).contains(version),
             Self::Gguf
+            | Self::DormouseCheckpoint
             | Self::Safetensors
             | Self::Directory(DirectoryHint::HuggingFace | DirectoryHint::Meta)
             | Self::Zip { pytorch: true }

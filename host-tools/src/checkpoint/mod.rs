@@ -7,6 +7,7 @@ mod advice;
 mod array;
 pub mod byte_level;
 mod dmexp;
+pub mod dormouse;
 mod encoding;
 mod gguf;
 mod huggingface;
@@ -30,6 +31,7 @@ mod tokenizer_settings;
 mod tests;
 
 pub use array::ArrayView;
+pub use dormouse::{DormouseConfig, DormouseSource};
 pub use encoding::Encoding;
 pub use gguf::blocks::{BlockType, CodeBlock};
 pub(crate) use llama_roster::llama_roster;
@@ -68,6 +70,8 @@ pub struct Checkpoint {
 pub enum Config {
     /// A decoder of the Llama family.
     Llama(LlamaSource),
+    /// The dormouse byte model.
+    Dormouse(DormouseSource),
     /// A small network of layers.
     Sequential(SequentialSource),
 }
@@ -176,6 +180,7 @@ pub fn from_bytes(name: &Path, bytes: Vec<u8>) -> Result<Checkpoint> {
 fn from_mapping(file: Mapping) -> Result<Checkpoint> {
     match recognise(file.bytes()) {
         Kind::Llama2c { .. } | Kind::Llama2cWrongSize => llama2c::open(file),
+        Kind::DormouseCheckpoint => dormouse::open(file, None),
         Kind::Gguf => gguf::open(file),
         Kind::Safetensors => huggingface::open_file(file),
         Kind::Zip { pytorch: true } | Kind::Pickle => pytorch::open(file),

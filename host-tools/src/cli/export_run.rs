@@ -1,6 +1,7 @@
 //! `dmexp export run`: a checkpoint becomes a `.dmexp`.
 
 use super::args;
+use super::dormouse::{DormouseArgs, SourceArgs};
 use super::export_onto::{self, Onto};
 use super::failure::{Outcome, request};
 use super::figures::{TensorLine, by_dtype, magnitude, tensor_table};
@@ -30,6 +31,7 @@ Examples:
   dmexp export run --checkpoint stories260K.bin --tokenizer tok512.bin --out stories.dmexp
   dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype f16
   dmexp export run --checkpoint SmolLM2-135M-Instruct --out smollm2.dmexp
+  dmexp export run --ckpt-dir checkpoints --ckpt-name latest --dtype bf16
   dmexp export run --checkpoint kws.bin --arch kws.arch.toml --dtype f32
   dmexp export run --checkpoint tuned.bin --onto stories.dmexp --partial --out tuned.dmexp
   dmexp export run --checkpoint tiny.bin --tokenizer bytes --bos 0 --dtype f32 --json
@@ -37,9 +39,10 @@ Examples:
 
 Element types: f32 (fp32, float32), f16 (fp16, float16, half), bf16 (bfloat16), q8 (8 bits), q4 (4 bits; the embedding and the classifier in 8), t2 (ternary, where nothing is lost). In format 2 matrices are stored so, vectors as f32.")]
 pub(crate) struct Run {
-    /// The training checkpoint: a file, or the folder of a Hugging Face model
-    #[arg(long, value_name = "PATH")]
-    checkpoint: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    dormouse: DormouseArgs,
     /// A .dmexp that gets the checkpoint's weights: its configuration, tokenizer and element types stay; every layer must be the same, or see --partial
     #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["arch", "tokenizer", "bos", "dtype", "group", "tensor", "format", "align", "sha256", "no_golden", "tensors"])]
     onto: Option<PathBuf>,
@@ -66,9 +69,9 @@ pub(crate) struct Run {
     /// The file to write [default: the checkpoint's name with the type, in the current folder: stories260K.bf16.dmexp]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The file format: 2, or 1 as dormouse reads it (one type for all, no tokenizer)
-    #[arg(long, value_name = "1|2", default_value = "2", value_parser = format)]
-    format: Format,
+    /// The file format: 2, or 1 as dormouse reads it (one type for all, no tokenizer) [default: 2; for dormouse's models 1]
+    #[arg(long, value_name = "1|2", value_parser = format)]
+    format: Option<Format>,
     /// Where tensors begin: at multiples of this many bytes, a power of two from 16 to 4096 [default: 64]
     #[arg(long, value_name = "BYTES", value_parser = args::number, allow_negative_numbers = true)]
     align: Option<u32>,
@@ -104,9 +107,7 @@ fn format(text: &str) -> Result<Format, String> {
 impl Run {
     fn out(&self) -> PathBuf {
         self.out.clone().unwrap_or_else(|| {
-            // A folder's name has no extension, whatever dots are in it.
-            let name = if self.checkpoint.is_dir() { self.checkpoint.file_name() } else { self.checkpoint.file_stem() };
-            let mut name = name.unwrap_or_else(|| "model".as_ref()).to_os_string();
+            let mut name = self.source.stem().into_os_string();
             name.push(format!(".{}.dmexp", self.dtype));
             name.into()
         })
@@ -115,8 +116,9 @@ impl Run {
 
 /// Runs the command.
 pub(crate) fn run(command: &Run) -> Outcome {
+    let path = &command.source.path();
     if let (Some(base), Some(out)) = (&command.onto, &command.out) {
-        let onto = Onto { checkpoint: &command.checkpoint, base, partial: command.partial, out, json: command.json, quiet: command.quiet };
+        let onto = Onto { checkpoint: path, base, partial: command.partial, out, json: command.json, quiet: command.quiet };
         let mut bar = Shown::new(command.quiet || command.json, std::fs::metadata(base).map_or(0, |file| file.len()));
         let outcome = export_onto::run(&onto, &*cancel_flag()?, &mut |progress| bar.show(progress));
         bar.clear();
@@ -125,10 +127,12 @@ pub(crate) fn run(command: &Run) -> Outcome {
     let mut checkpoint = match &command.arch {
         Some(arch) => {
             Target::new(&command.out(), [arch.as_path()])?;
-            checkpoint::rustyml::open(&command.checkpoint, arch)?
+            checkpoint::rustyml::open(path, arch)?
         }
-        None => checkpoint::open(&command.checkpoint)?,
+        None => command.dormouse.open(path)?,
     };
+    command.dormouse.change(&mut checkpoint)?;
+    let format = command.format.unwrap_or(if matches!(checkpoint.config, Config::Dormouse(_)) { Format::V1 } else { Format::V2 });
     let vocab_size = match &checkpoint.config {
         Config::Llama(source) => source.config.vocab_size,
         _ if command.tokenizer.is_some() => {
@@ -157,9 +161,9 @@ pub(crate) fn run(command: &Run) -> Outcome {
         dtype: command.dtype,
         group: command.group,
         select: command.tensor.clone(),
-        format: command.format,
+        format,
         alignment: command.align,
-        golden: !command.no_golden && command.format == Format::V2,
+        golden: !command.no_golden && format == Format::V2,
         sha256: command.sha256,
         quality: command.quality.clone(),
     };
@@ -182,7 +186,7 @@ pub(crate) fn run(command: &Run) -> Outcome {
     if command.quiet {
         return Ok(());
     }
-    Ok(print(&report, command.tensors, &command.checkpoint)?)
+    Ok(print(&report, command.tensors, path)?)
 }
 
 /// Set by Ctrl-C and by SIGTERM, so that neither leaves a temporary file. A second one ends the process at once.

@@ -5,6 +5,7 @@ mod chat;
 mod compare;
 mod completions;
 mod detokenize;
+mod dormouse;
 mod export_onto;
 mod export_run;
 mod export_to;

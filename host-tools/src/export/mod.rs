@@ -3,6 +3,7 @@
 //! [`plan`] says what will be written and refuses what cannot be; [`run`] does it. Weights are read from the mapped source piece by piece, twice: once to measure (a value that the
 //! element type cannot hold stops the export before there is a file), once to write. Golden vectors need a file that runs, so with them the file is written a second time.
 
+mod dormouse;
 mod golden;
 pub(crate) mod narrow;
 mod onto;

@@ -1,7 +1,7 @@
 //! What will be written: every tensor with its name, type and dims, and the facts around them. Nothing is read but sizes; values are judged when they are narrowed.
 
-use super::{Format, Options, select, sequential};
-use crate::checkpoint::{ArrayView, Checkpoint, Config, LlamaSource, SequentialSource, TokenizerSource};
+use super::{Format, Options, dormouse, select, sequential};
+use crate::checkpoint::{ArrayView, Checkpoint, Config, DormouseSource, LlamaSource, SequentialSource, TokenizerSource};
 use crate::error::{Error, Result};
 use dmexp_format::DType;
 use dmexp_format::Dims;
@@ -24,6 +24,7 @@ pub struct Plan<'c> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source<'c> {
     Llama(&'c LlamaSource),
+    Dormouse(&'c DormouseSource),
     Sequential(&'c SequentialSource),
 }
 
@@ -52,7 +53,7 @@ impl Plan<'_> {
     pub fn num_params(&self) -> u64 {
         match self.source {
             Source::Llama(source) => source.config.num_params(),
-            Source::Sequential(_) => self.elements(),
+            Source::Dormouse(_) | Source::Sequential(_) => self.elements(),
         }
     }
 
@@ -76,6 +77,7 @@ pub fn plan<'c>(checkpoint: &'c Checkpoint, options: &Options) -> Result<Plan<'c
     options.check()?;
     let source = match &checkpoint.config {
         Config::Llama(source) => source,
+        Config::Dormouse(source) => return dormouse::plan(checkpoint, source, options),
         Config::Sequential(source) => return sequential::plan(checkpoint, source, options),
     };
     let in_file = |error: Error| error.in_file(checkpoint.path());

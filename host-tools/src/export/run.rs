@@ -87,7 +87,7 @@ pub(super) fn run_watched(checkpoint: &Checkpoint, options: &Options, watch: &mu
         quality: None,
         fixed: match plan.source {
             Source::Llama(source) => source.fixed.clone(),
-            Source::Sequential(_) => Vec::new(),
+            Source::Dormouse(_) | Source::Sequential(_) => Vec::new(),
         },
         warnings: plan.warnings.clone(),
     };
@@ -215,12 +215,13 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn format_1(&self, file: NamedTempFile, payload: &Payload, watch: &mut Watch<'_>) -> Result<NamedTempFile> {
-        let Source::Llama(source) = self.plan.source else {
-            return Err(Error::new(Class::Request, "format 1 has no place for this model").advise("export format 2"));
+        let header = match self.plan.source {
+            Source::Llama(source) => llama_config_v1(&source.config, Some(source.rope_theta), &source.inv_freq, &self.plan.tokenizer)
+                .and_then(|config| HeaderV1::new(self.checkpoint.provenance.file_name.clone(), 0, config, payload)),
+            Source::Dormouse(source) => HeaderV1::new(source.source.clone(), source.step, source.config.to_text(), payload),
+            Source::Sequential(_) => return Err(no_place("format 1 has no place for this model", "export format 2")),
         };
-        let header = llama_config_v1(&source.config, Some(source.rope_theta), &source.inv_freq, &self.plan.tokenizer)
-            .and_then(|config| HeaderV1::new(self.checkpoint.provenance.file_name.clone(), 0, config, payload))
-            .map_err(|error| Error::damaged(error.to_string()).in_file(self.checkpoint.path()))?;
+        let header = header.map_err(|error| Error::damaged(error.to_string()).in_file(self.checkpoint.path()))?;
         self.fill(file, watch, |out, tensor| write_v1(out, &header, payload, Padding::To16, tensor))
     }
 
@@ -233,6 +234,7 @@ impl Job<'_> {
                 rope_scaling: source.rope_scaling.clone(),
             }),
             Source::Sequential(source) => Config::Sequential(source.settings.clone()),
+            Source::Dormouse(_) => return Err(no_place("format 2 has no place for a model of dormouse yet", "export format 1")),
         };
         // What a golden vector of a sequential model is, is not laid down yet.
         let golden = self.options.golden && matches!(config, Config::Llama(_));
@@ -306,6 +308,10 @@ pub(super) fn copy_into(
         other => Error::damaged(other.to_string()).in_file(source),
     })?;
     flushed.map_err(|error| target.failed(error))
+}
+
+fn no_place(what: &str, advice: &str) -> Error {
+    Error::new(Class::Request, what).advise(advice)
 }
 
 /// Of the source files' bytes, one file after the other.

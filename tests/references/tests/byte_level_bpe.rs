@@ -227,7 +227,8 @@ fn trained(which: PreTokenizer) -> Reference {
     texts.extend(include_str!("../../../README.md").lines().map(str::to_owned));
     let mut reference = Reference::new(BPE::default());
     reference.with_pre_tokenizer(Some(pre_tokenizer(which)));
-    let mut trainer = BpeTrainer::builder().vocab_size(2000).initial_alphabet(ByteLevel::alphabet()).show_progress(false).build();
+    let mut trainer =
+        BpeTrainer::builder().vocab_size(2000).initial_alphabet(ByteLevel::alphabet().into_iter().collect()).show_progress(false).build();
     reference.train(&mut trainer, texts.iter()).unwrap();
     reference
 }
