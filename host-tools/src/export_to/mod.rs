@@ -121,6 +121,7 @@ pub fn run(path: &Path, format: Destination, out: &Path, cancel: &AtomicBool, pr
 fn source(checkpoint: &Checkpoint) -> Result<&LlamaSource> {
     match &checkpoint.config {
         Config::Llama(source) => Ok(source),
+        Config::Dormouse(_) => Err(Error::new(Class::Request, "is a model of dormouse, not a Llama").in_file(checkpoint.path())),
         Config::Sequential(_) => Err(Error::new(Class::Request, "is a network of layers, not a Llama").in_file(checkpoint.path())),
     }
 }
