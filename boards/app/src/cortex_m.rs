@@ -8,6 +8,7 @@ use core::arch::global_asm;
 global_asm!(include_str!("mem.s"), options(raw));
 
 /// Starts a counted region: a no-operation hint that the counting plugin knows.
+#[cfg(feature = "measure")]
 #[inline]
 pub(crate) fn count_begin() {
     // SAFETY: an architectural no-operation. Memory is left clobbered on purpose, so that no counted work moves across it.
@@ -15,6 +16,7 @@ pub(crate) fn count_begin() {
 }
 
 /// Ends a counted region: the other hint.
+#[cfg(feature = "measure")]
 #[inline]
 pub(crate) fn count_end() {
     // SAFETY: as in `count_begin`.

@@ -55,12 +55,15 @@ trait Board {
     fn output(&mut self) -> &mut Self::Output;
 
     /// Executes the marker instruction at which the counting plugin starts a region.
+    #[cfg(feature = "measure")]
     fn count_begin(&self);
 
     /// Executes the marker instruction at which the counting plugin ends the region.
+    #[cfg(feature = "measure")]
     fn count_end(&self);
 
     /// Bytes of stack used at the deepest point since the stack was painted.
+    #[cfg(feature = "measure")]
     fn stack_peak(&self) -> usize;
 
     /// The memory into which a model file was loaded from outside, and memory besides that nobody uses: taken once, and empty where the board has none.

@@ -1,7 +1,9 @@
 //! An emulated board as the application sees it, its start and its ends. Called by the `main` of each board crate.
 
+#[cfg(feature = "measure")]
+use crate::core_of;
 use crate::uart::{Port, Uart};
-use crate::{Board, core_of, run, semihost, stack, text};
+use crate::{Board, run, semihost, stack, text};
 use embedded_io::Write;
 
 /// Memory of a board that no section is linked into.
@@ -43,14 +45,17 @@ impl<P: Port> Board for Machine<P> {
         &mut self.uart
     }
 
+    #[cfg(feature = "measure")]
     fn count_begin(&self) {
         core_of::count_begin();
     }
 
+    #[cfg(feature = "measure")]
     fn count_end(&self) {
         core_of::count_end();
     }
 
+    #[cfg(feature = "measure")]
     fn stack_peak(&self) -> usize {
         stack::peak()
     }

@@ -30,6 +30,7 @@ pub(crate) fn paint() {
 }
 
 /// Bytes between the top of the stack and the deepest word that is no longer painted.
+#[cfg(feature = "measure")]
 #[inline(never)]
 pub(crate) fn peak() -> usize {
     let top = &raw const _stack_start as usize;

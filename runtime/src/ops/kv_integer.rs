@@ -1,7 +1,7 @@
 //! Attention over keys and values in 8 bits: integers multiplied by integers, one scale a head and position. Called by the kernels in `chip`.
 
 use super::chip;
-use super::convert::narrow_f16;
+use super::convert::{self, narrow_f16};
 use super::kv::KvHead;
 use super::quantise::{ACTIVATION_LIMIT, CACHE_LIMIT, quantise, rounded};
 
@@ -44,7 +44,7 @@ pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: IntegerRows<'_>, place
     for (score, (row, scales)) in scores.iter_mut().zip(rows) {
         let row = row.get(offset..).unwrap_or(&[]);
         let k_scale = chip::widen_f16(scales.get(place.head).copied().unwrap_or(0));
-        *score = (dot(codes, row) as f32 * (q_scale * k_scale)) * scale;
+        *score = (convert::from_i64(dot(codes, row)) * (q_scale * k_scale)) * scale;
         if *score > largest {
             largest = *score;
         }
@@ -89,7 +89,7 @@ pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: IntegerRows<'_>,
     let mut column = offset;
     for block in out.chunks_mut(COLUMNS) {
         for (y, sum) in block.iter_mut().zip(columns(codes, values.codes, stride, column)) {
-            *y = sum as f32 * u_scale;
+            *y = convert::from_i64(sum) * u_scale;
         }
         column = column.saturating_add(COLUMNS);
     }

@@ -2,6 +2,7 @@
 //! assembly takes for granted. What it does not cover (q4, matrices at odd addresses, long groups) is left to [`integer::matvec`], with the same bits.
 
 use crate::format::{DType, Quantised, TensorView};
+use crate::ops::convert::from_i64;
 use crate::ops::integer::{self, Integers};
 use core::arch::global_asm;
 
@@ -81,7 +82,7 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
             for (y, scale) in out.iter_mut().zip(scales) {
                 // SAFETY: as below, for one row.
                 unsafe { dmexp_rows_q8(row, x_codes.as_ptr(), multiplier, &step, &mut sums) };
-                *y = value(sums.first().copied().unwrap_or(0)) * (f32::from_le_bytes(*scale) * x.scale);
+                *y = from_i64(sums.first().copied().unwrap_or(0)) * (f32::from_le_bytes(*scale) * x.scale);
                 row = row.wrapping_add(row_stride);
                 multiplier = multiplier.wrapping_add(if single { 0 } else { groups });
             }
@@ -92,22 +93,9 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
         // convention.
         unsafe { dmexp_rows_q8(row, x_codes.as_ptr(), multiplier, &step, &mut sums) };
         for ((y, sum), scale) in out.iter_mut().zip(&sums).zip(scales) {
-            *y = value(*sum) * (f32::from_le_bytes(*scale) * x.scale);
+            *y = from_i64(*sum) * (f32::from_le_bytes(*scale) * x.scale);
         }
         row = row.wrapping_add(row_stride.wrapping_mul(ROWS));
         multiplier = multiplier.wrapping_add(step.multipliers.wrapping_mul(ROWS));
-    }
-}
-
-/// `sum as f32`, by the conversion of 32 bits: what does not fit is shifted right until it does, with its last digit set where anything was lost. 28 digits are left at least, so it rounds the
-/// same; the shift goes back into the exponent.
-fn value(sum: i64) -> f32 {
-    let (mut rest, mut exponent) = (sum, 0u32);
-    loop {
-        if let Ok(rest) = i32::try_from(rest) {
-            return f32::from_bits((rest as f32).to_bits().wrapping_add(exponent));
-        }
-        rest = rest >> 4 | i64::from(rest & 15 != 0);
-        exponent = exponent.wrapping_add(4 << 23);
     }
 }
