@@ -3,6 +3,7 @@
 use super::chip;
 use super::kv::{IntegerRows, KvHead, KvRows};
 use super::math::sqrt;
+use super::parts::parts;
 use super::sum::sum8;
 
 /// How the heads of a layer lie.
@@ -62,7 +63,7 @@ pub fn attention(
     let scale = 1.0 / sqrt(head_dim as f32);
     let skipped = first & 7;
     let mut in_group = 0;
-    for (out, q) in out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim)) {
+    for (out, q) in out.chunks_exact_mut(head_dim).zip(parts(q, head_dim)) {
         // Positions before the window add +0 to their lanes, which changes no bit: so the sum may begin at a multiple of 8.
         if let Some((before, scores)) = scores.split_at_mut_checked(skipped) {
             before.fill(0.0);

@@ -5,6 +5,10 @@
     allow(dead_code, unused_imports, reason = "the kernels there take most of this over; builds without integer matrices need none of it")
 )]
 
+#[cfg(any(feature = "q8", feature = "q4"))]
+use super::convert::from_i64;
+#[cfg(any(feature = "q8", feature = "q4"))]
+use super::parts::parts;
 #[cfg(feature = "t2")]
 use super::sum::{Lanes, tree};
 use crate::format::{DType, Quantised, TensorView};
@@ -101,18 +105,18 @@ fn rows<P: Packed>(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
     };
     let offsets = offsets.as_chunks::<2>().0;
     let mut first = 0usize;
-    for ((y, row), scale) in out.iter_mut().zip(codes.chunks_exact(row_stride)).zip(scales.as_chunks::<4>().0) {
+    for ((y, row), scale) in out.iter_mut().zip(parts(codes, row_stride)).zip(scales.as_chunks::<4>().0) {
         let multipliers = multipliers.get(first..).unwrap_or(&[]);
         // A row that is one group has no multiplier: it is 1.
         let mut sum = if multipliers.is_empty() { group_dot::<P>(row, x_codes) } else { 0 };
-        for ((row, x), multiplier) in row.chunks(group_len.div_ceil(P::PER_BYTE)).zip(x_codes.chunks(group_len)).zip(multipliers) {
+        for ((row, x), multiplier) in parts(row, group_len.div_ceil(P::PER_BYTE)).zip(parts(x_codes, group_len)).zip(multipliers) {
             sum = sum.wrapping_add(group_dot::<P>(row, x).wrapping_mul(i64::from(*multiplier)));
         }
         let offsets = offsets.get(first..).unwrap_or(&[]);
         for (offset, group_sum) in offsets.iter().zip(x.sums).take(groups) {
             sum = sum.wrapping_add(i64::from(i16::from_le_bytes(*offset)).wrapping_mul(i64::from(*group_sum)));
         }
-        *y = sum as f32 * (f32::from_le_bytes(*scale) * x.scale);
+        *y = from_i64(sum) * (f32::from_le_bytes(*scale) * x.scale);
         first = first.wrapping_add(groups);
     }
 }
@@ -131,7 +135,7 @@ fn group_dot<P: Packed>(packed: &[u8], x: &[i16]) -> i64 {
 #[cfg(any(feature = "q8", feature = "q4"))]
 #[inline(never)]
 fn long_dot<P: Packed>(packed: &[u8], x: &[i16]) -> i64 {
-    let parts = packed.chunks(EXACT_IN_32_BITS / P::PER_BYTE).zip(x.chunks(EXACT_IN_32_BITS));
+    let parts = parts(packed, EXACT_IN_32_BITS / P::PER_BYTE).zip(parts(x, EXACT_IN_32_BITS));
     parts.fold(0, |sum, (packed, x)| sum.wrapping_add(i64::from(P::dot(packed, x))))
 }
 
@@ -144,7 +148,7 @@ pub(crate) fn matvec_t2(out: &mut [f32], w: &TensorView<'_>, x: &[f32]) {
         out.fill(0.0);
         return;
     }
-    for (y, row) in out.iter_mut().zip(codes.chunks_exact(row_stride)) {
+    for (y, row) in out.iter_mut().zip(parts(codes, row_stride)) {
         let mut lanes: Lanes = [0.0; 8];
         for (pair, x) in row.chunks(2).zip(x.chunks(8)) {
             let codes = pair.iter().rev().fold(0u32, |codes, byte| codes << 8 | u32::from(*byte));

@@ -3,6 +3,7 @@
 use super::chip;
 use super::convert::{self, narrow_f16};
 use super::kv::KvHead;
+use super::parts::parts;
 use super::quantise::{ACTIVATION_LIMIT, CACHE_LIMIT, quantise, rounded};
 
 /// Keys or values of one layer in 8 bits, position after position.
@@ -23,7 +24,7 @@ pub(crate) fn store(codes: &mut [i8], scales: &mut [u16], row: &[f32], head_dim:
     if head_dim == 0 {
         return;
     }
-    for ((codes, scale), x) in codes.chunks_exact_mut(head_dim).zip(scales).zip(row.chunks_exact(head_dim)) {
+    for ((codes, scale), x) in codes.chunks_exact_mut(head_dim).zip(scales).zip(parts(row, head_dim)) {
         *scale = narrow_f16(chip::largest_magnitude(x) / CACHE_LIMIT as f32);
         let inverse = if *scale == 0 { 0.0 } else { 1.0 / chip::widen_f16(*scale) };
         for (code, x) in codes.iter_mut().zip(x) {
@@ -40,7 +41,7 @@ pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: IntegerRows<'_>, place
     let (stride, offset) = (place.stride(), place.offset());
     let Some(codes) = bytemuck::cast_slice_mut::<f32, i16>(scratch).get_mut(..q.len()).filter(|_| stride > 0) else { return largest };
     let q_scale = quantise(codes, q);
-    let rows = keys.codes.chunks(stride).zip(keys.scales.chunks(place.n_kv_heads));
+    let rows = parts(keys.codes, stride).zip(parts(keys.scales, place.n_kv_heads));
     for (score, (row, scales)) in scores.iter_mut().zip(rows) {
         let row = row.get(offset..).unwrap_or(&[]);
         let k_scale = chip::widen_f16(scales.get(place.head).copied().unwrap_or(0));
@@ -54,7 +55,7 @@ pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: IntegerRows<'_>, place
 
 /// The sum of the products, exact: heads may be longer than 32 bits allow.
 fn dot(q: &[i16], k: &[i8]) -> i64 {
-    q.chunks(EXACT_IN_32_BITS).zip(k.chunks(EXACT_IN_32_BITS)).fold(0, |sum, (q, k)| {
+    parts(q, EXACT_IN_32_BITS).zip(parts(k, EXACT_IN_32_BITS)).fold(0, |sum, (q, k)| {
         let part = q.iter().zip(k).fold(0i32, |sum, (q, k)| sum.wrapping_add(i32::from(*q).wrapping_mul(i32::from(*k))));
         sum.wrapping_add(i64::from(part))
     })
@@ -68,7 +69,7 @@ pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: IntegerRows<'_>,
     if stride == 0 {
         return;
     }
-    for (weight, scales) in weights.iter_mut().zip(values.scales.chunks(place.n_kv_heads)) {
+    for (weight, scales) in weights.iter_mut().zip(parts(values.scales, place.n_kv_heads)) {
         *weight *= chip::widen_f16(scales.get(place.head).copied().unwrap_or(0));
     }
     let largest = chip::largest_magnitude(weights);
@@ -101,9 +102,9 @@ const COLUMNS: usize = 4;
 /// The weighted sums of neighbouring columns from `column` on, as far as rows go.
 fn columns(weights: &[i32], rows: &[i8], stride: usize, column: usize) -> [i64; COLUMNS] {
     let mut sums = [0i64; COLUMNS];
-    for (weights, rows) in weights.chunks(EXACT_IN_32_BITS).zip(rows.chunks(stride.saturating_mul(EXACT_IN_32_BITS))) {
+    for (weights, rows) in parts(weights, EXACT_IN_32_BITS).zip(parts(rows, stride.saturating_mul(EXACT_IN_32_BITS))) {
         let mut part = [0i32; COLUMNS];
-        for (weight, row) in weights.iter().zip(rows.chunks(stride)) {
+        for (weight, row) in weights.iter().zip(parts(rows, stride)) {
             for (sum, value) in part.iter_mut().zip(row.get(column..).unwrap_or(&[])) {
                 *sum = sum.wrapping_add(weight.wrapping_mul(i32::from(*value)));
             }

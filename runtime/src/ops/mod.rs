@@ -20,6 +20,7 @@ pub(crate) mod kv_integer;
 pub mod math;
 pub mod matvec;
 pub mod norm;
+pub(crate) mod parts;
 pub(crate) mod portable;
 pub(crate) mod quantise;
 pub mod rope;

@@ -9,6 +9,7 @@
 
 use super::convert::Stored;
 use super::math::{exp, silu};
+use super::parts::parts;
 use super::sum::{Lanes, dot_stored, lanes_of, tree};
 
 /// `dot8` of one row.
@@ -36,7 +37,7 @@ pub(crate) fn matvec<S: Stored>(out: &mut [f32], w: &[S::Item], x: &[f32]) {
         out = rest;
         w = w.get(done..).unwrap_or(&[]);
     }
-    for (y, row) in out.iter_mut().zip(w.chunks_exact(n)) {
+    for (y, row) in out.iter_mut().zip(parts(w, n)) {
         *y = dot::<S>(row, x);
     }
 }
@@ -77,7 +78,7 @@ pub(crate) fn scores<S: Stored>(scores: &mut [f32], q: &[f32], keys: &[S::Item],
         return largest;
     }
     let end = offset.saturating_add(q.len());
-    for (score, row) in scores.iter_mut().zip(keys.chunks(stride)) {
+    for (score, row) in scores.iter_mut().zip(parts(keys, stride)) {
         let key = row.get(offset..end).unwrap_or(&[]);
         *score = dot::<S>(key, q) * scale;
         if *score > largest {
@@ -121,7 +122,7 @@ pub(crate) fn mix<S: Stored>(
     lanes.fill(0.0);
     let end = offset.saturating_add(n);
     let mut lane = first_lane & 7;
-    for (weight, row) in weights.iter().zip(values.chunks(stride)) {
+    for (weight, row) in weights.iter().zip(parts(values, stride)) {
         let start = lane.saturating_mul(n);
         let sums = lanes.get_mut(start..start.saturating_add(n)).unwrap_or(&mut []);
         let row = row.get(offset..end).unwrap_or(&[]);

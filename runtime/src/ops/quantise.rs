@@ -8,6 +8,7 @@
 )]
 
 use super::math::MAGIC;
+use super::parts::parts;
 
 /// The largest code of an activation, in 16 bits.
 pub(crate) const ACTIVATION_LIMIT: i32 = 32_767;
@@ -56,7 +57,7 @@ pub(crate) fn quantise_tiny(codes: &mut [i16], x: &[f32]) {
 /// `sums[g]` = the sum of the codes of group g, for groups of `group` codes.
 pub(crate) fn group_sums(sums: &mut [i32], codes: &[i16], group: usize) {
     if group > 0 {
-        for (sum, codes) in sums.iter_mut().zip(codes.chunks(group)) {
+        for (sum, codes) in sums.iter_mut().zip(parts(codes, group)) {
             // At most 65,536 codes of 16 bits.
             *sum = codes.iter().fold(0i32, |sum, code| sum.wrapping_add(i32::from(*code)));
         }

@@ -3,6 +3,8 @@
 
 use crate::format::{DType, Quantised, TensorView};
 use crate::ops::integer::{Integers, for_each, scale_at};
+#[cfg(feature = "q4")]
+use crate::ops::parts::parts;
 use crate::ops::quantise::{ACTIVATION_LIMIT, quantise_tiny, rounded};
 use core::arch::global_asm;
 
@@ -114,11 +116,11 @@ pub(crate) fn group_sums(sums: &mut [i32], codes: &[i16], group: usize) {
     if group == 0 {
         return;
     }
-    for (sum, codes) in sums.iter_mut().zip(codes.chunks(group.next_multiple_of(BLOCK))) {
+    for (sum, codes) in sums.iter_mut().zip(parts(codes, group.saturating_add(BLOCK - 1) & !(BLOCK - 1))) {
         // A group that is cut short ends with zeros.
         let ends = codes.as_ptr_range();
         if codes.len().is_multiple_of(BLOCK) {
-            // SAFETY: reads `codes`, a number of whole blocks and not none: `chunks` gives no empty ones.
+            // SAFETY: reads `codes`, a number of whole blocks and not none: `parts` gives no empty ones.
             *sum = unsafe { dmexp_dsp_sum(ends.start, ends.end) };
         }
     }
