@@ -9,11 +9,11 @@ use crate::format::{DType, Dims, KvDType, Planes, TensorView};
 #[derive(Debug)]
 pub struct Aligned<T>(pub T);
 
-/// The last `LEN` bytes of a file of `file_len` bytes, from `start` on.
+/// `LEN` bytes of a file of `file_len` bytes, from `start` on.
 ///
 /// # Panics
 /// While compiling, if the file is not the one that was checked.
-pub const fn payload<const LEN: usize>(file: &[u8], file_len: usize, start: usize) -> [u8; LEN] {
+pub const fn piece<const LEN: usize>(file: &[u8], file_len: usize, start: usize) -> [u8; LEN] {
     assert!(file.len() == file_len, "the model file changed while the program was compiled: compile again");
     match file.split_at(start).1.first_chunk::<LEN>() {
         Some(found) => *found,

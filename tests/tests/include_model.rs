@@ -12,6 +12,8 @@ fn fixtures() -> PathBuf {
     fs::create_dir_all(&folder).unwrap();
     let good = fs::read(tiny().export(&folder, "tiny.dmexp", "--dtype f32")).unwrap();
     tiny().export(&folder, "tiny_bf16.dmexp", "--dtype bf16");
+    tiny().export(&folder, "tiny_q8.dmexp", "--dtype q8 --group 8");
+    tiny().export(&folder, "tiny_q4.dmexp", "--dtype q4 --group 8");
     line(&folder, "export strip tiny.dmexp --out tiny_stripped.dmexp").ok();
     let mut one = fs::read(tiny().export(&folder, "tiny_v1.dmexp", "--dtype f32 --format 1")).unwrap();
     replace(&mut one, "hidden_dim = 36", "hidden_dim = 40");

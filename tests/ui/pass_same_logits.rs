@@ -11,6 +11,10 @@ dmexp::include_model!(
 dmexp::include_model!(Narrow = "generated/tiny_bf16.dmexp");
 dmexp::include_model!(Stripped = "generated/tiny_stripped.dmexp", context = 24, kv = f32);
 dmexp::include_model!(One = "generated/tiny_v1.dmexp", context = 24, kv = f32,);
+dmexp::include_model!(Hot = "generated/tiny.dmexp", context = 24, kv = f32, ram = ["layers.*.attention.w*", "norm.weight"]);
+dmexp::include_model!(HotOne = "generated/tiny_v1.dmexp", context = 24, kv = f32, ram = ["*"], section = ".dmexp_model");
+dmexp::include_model!(Eight = "generated/tiny_q8.dmexp", context = 24, kv = q8, ram = ["layers.0.*"]);
+dmexp::include_model!(Four = "generated/tiny_q4.dmexp", context = 24, kv = f16);
 dmexp::include_model!(ByVariable = "$DMEXP_FIXTURES/tiny.dmexp", context = 24, kv = f32);
 
 const TOKENS: [u32; 24] = [0, 84, 104, 101, 32, 99, 97, 116, 32, 115, 97, 116, 46, 32, 73, 116, 32, 105, 115, 32, 114, 101, 100, 46];
@@ -48,6 +52,10 @@ fn main() {
     assert_eq!(two, opened::<{ Two::ARENA_LEN }>(include_bytes!("generated/tiny.dmexp"), 24, KvDType::F32, tokenizer));
     assert_eq!(two, logits::<{ Stripped::ARENA_LEN }>(Stripped::bind()));
     assert_eq!(two, logits::<{ ByVariable::ARENA_LEN }>(ByVariable::bind()));
+    assert_eq!(two, logits::<{ Hot::ARENA_LEN }>(Hot::bind()), "tensors in RAM");
+    assert_eq!(two, logits::<{ HotOne::ARENA_LEN }>(HotOne::bind()), "all of them");
+    assert!(Hot::RAM_LEN > 0 && Hot::RAM_LEN < HotOne::RAM_LEN && Two::RAM_LEN == 0);
+    assert_eq!(HotOne::RAM_LEN as u64, 4 * HotOne::CONFIG.num_params());
     assert_eq!((Two::FINGERPRINT, Two::CONTEXT, Two::KV), (Stripped::FINGERPRINT, 24, KvDType::F32));
     assert_eq!(Two::CONFIG.num_params(), 11_448);
 
@@ -61,4 +69,10 @@ fn main() {
     let bytes = include_bytes!("generated/tiny_bf16.dmexp");
     assert_eq!(narrow, opened::<{ Narrow::ARENA_LEN }>(bytes, 64, KvDType::F16, *Narrow::bind().tokenizer()));
     assert_ne!(narrow[..128], two[..128]);
+
+    let eight = logits::<{ Eight::ARENA_LEN }>(Eight::bind());
+    assert_eq!(eight, opened::<{ Eight::ARENA_LEN }>(include_bytes!("generated/tiny_q8.dmexp"), 24, KvDType::Q8, *Eight::bind().tokenizer()));
+    let four = logits::<{ Four::ARENA_LEN }>(Four::bind());
+    assert_eq!(four, opened::<{ Four::ARENA_LEN }>(include_bytes!("generated/tiny_q4.dmexp"), 24, KvDType::F16, *Four::bind().tokenizer()));
+    assert!(eight != two && four != two && four != eight);
 }

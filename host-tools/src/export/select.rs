@@ -5,6 +5,7 @@ use super::{Options, parse_dtype};
 use crate::error::{Class, Error, Result};
 use dmexp_format::DType;
 use dmexp_format::arch::llama::{LlamaConfig, TensorKind};
+use dmexp_format::host::name_matches;
 use dmexp_format::planes::GROUP_MULTIPLE;
 use std::str::FromStr;
 
@@ -70,7 +71,7 @@ pub(super) fn apply(options: &Options, config: &LlamaConfig, tensors: &mut [Plan
         let spec = &mut planned.spec;
         let mut chosen = (default_dtype(options.dtype, kind), options.group);
         for (select, used) in options.select.iter().zip(&mut used) {
-            if !matches(&select.pattern, &spec.name) {
+            if !name_matches(&select.pattern, &spec.name) {
                 continue;
             }
             if kind.is_matrix() {
@@ -119,44 +120,10 @@ fn default_dtype(dtype: DType, kind: TensorKind) -> DType {
     }
 }
 
-/// Whether `name` is the pattern, where each `*` stands for any characters.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(first) else { return false };
-    let mut parts: Vec<&str> = rest.split('*').collect();
-    let Some(last) = parts.pop() else { return true };
-    for part in parts {
-        // The earliest place leaves the most for what follows.
-        let Some(at) = name.find(part) else { return false };
-        name = &name[at + part.len()..];
-    }
-    name.ends_with(last)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::DTYPES;
     use super::*;
-
-    #[test]
-    fn patterns_match_whole_names() {
-        for (pattern, name, expected) in [
-            ("output.weight", "output.weight", true),
-            ("output", "output.weight", false),
-            ("output.*", "output.weight", true),
-            ("*", "norm.weight", true),
-            ("*.w1.*", "layers.3.feed_forward.w1.weight", true),
-            ("layers.*.attention.*", "layers.11.attention.wq.weight", true),
-            ("layers.*.attention.*", "layers.11.attention_norm.weight", false),
-            ("layers.1.*", "layers.11.attention.wq.weight", false),
-            ("a*ab", "aab", true),
-            ("a*ab", "ab", false),
-            ("*aXa*", "aXa", true),
-            ("a**b", "ab", true),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn selections_are_read_strictly() {

@@ -8,7 +8,8 @@ use dmexp_format::file::ModelFile;
 use dmexp_format::layout::LlamaLayout;
 use dmexp_format::tokenizer::TokenizerFacts;
 use dmexp_format::vocabulary::Vocabulary;
-use dmexp_format::{Dims, host};
+use dmexp_format::{Dims, TensorView, host};
+use host::name_matches;
 use proc_macro::TokenStream;
 use std::fmt::Write as _;
 
@@ -28,6 +29,12 @@ pub(crate) fn model(request: &Request) -> Result<TokenStream, Refusal> {
     let context = request.context.unwrap_or(config.max_seq_len);
     LlamaLayout::new(&config, context, request.kv).map_err(|error| Refusal::new(request.context_span, format!("{shown}: {error}")))?;
 
+    for (pattern, span) in &request.ram {
+        if !file.tensors().any(|tensor| name_matches(pattern, tensor.name)) {
+            let names: Vec<_> = file.tensors().take(6).map(|tensor| tensor.name).collect();
+            return Err(Refusal::new(*span, format!("{shown}: no tensor is called {pattern:?}; they are called {}, ..", names.join(", "))));
+        }
+    }
     let code = code(request, &bytes, &file, &config, &facts, context);
     let body: TokenStream = code.parse().map_err(|error| refuse(format!("{shown}: the generated code does not parse: {error}")))?;
     Ok(request.prefix.clone().into_iter().chain(body).collect())
@@ -36,21 +43,20 @@ pub(crate) fn model(request: &Request) -> Result<TokenStream, Refusal> {
 fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaConfig, facts: &TokenizerFacts, context: u32) -> String {
     let name = &request.name;
     let path = request.path.display().to_string();
-    let payload = file.payload();
-    let (len, file_len) = (payload.len(), bytes.len());
+    let places = Places { request, file, path: &path, file_len: bytes.len() };
     let section = request.section.as_ref().map(|section| format!("#[unsafe(link_section = {section:?})]")).unwrap_or_default();
     let weights = config.weight_tensors();
     let mut table = String::new();
     let mut dtypes = String::new();
     for number in 0..weights {
-        let _ = writeln!(table, "{},", tensor(file, number));
+        let _ = writeln!(table, "{},", places.tensor(number));
         if let Some(view) = file.tensor(number).filter(|view| view.dims().rank() > 1) {
             let _ = writeln!(dtypes, "::dmexp::__macro::require_dtype({});", view.dtype().code());
         }
     }
     let mut inv_freq = String::new();
     if file.version() > 1 {
-        let _ = writeln!(table, "{},", tensor(file, weights));
+        let _ = writeln!(table, "{},", places.tensor(weights));
     } else {
         // Format 1 has its frequencies in the configuration: they become one more tensor.
         let mut frequencies = vec![0.0; config.head_dim as usize / 2];
@@ -66,7 +72,7 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
         let _ = writeln!(table, "::dmexp::__macro::tensor(&INV_FREQ.0, 0, 0, 0, {}),", dims(Dims::vector(config.head_dim / 2)));
     }
     let arrays = match facts.kind.arrays() {
-        Some(_) => facts.arrays.map(|number| tensor(file, number)).join(", "),
+        Some(_) => facts.arrays.map(|number| places.tensor(number)).join(", "),
         None => ["::dmexp::format::TensorView::EMPTY"; 4].join(", "),
     };
     let (kv, fingerprint) = (format!("::dmexp::format::KvDType::{:?}", request.kv), file.fingerprint());
@@ -82,14 +88,14 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
             pub const FINGERPRINT: u32 = {fingerprint};
             /// The model's configuration.
             pub const CONFIG: ::dmexp::format::arch::llama::LlamaConfig = {config};
+            /// Bytes of weights that are copied to RAM.
+            pub const RAM_LEN: usize = {ram_len};
             /// Bytes of arena that a session needs.
             pub const ARENA_LEN: usize = ::dmexp::__macro::arena_len(&Self::CONFIG, Self::CONTEXT, Self::KV);
             /// The model; nothing is left to check.
             pub fn bind() -> ::dmexp::Model<'static> {{
                 const _: () = {{ {dtypes} ::dmexp::__macro::require_tokenizer({kind}); }};
-                {section}
-                static DMEXP_MODEL: ::dmexp::__macro::Aligned<[u8; {len}]> =
-                    ::dmexp::__macro::Aligned(::dmexp::__macro::payload::<{len}>(include_bytes!({path:?}), {file_len}, {start}));
+                {statics}
                 {inv_freq}
                 {section}
                 static TENSORS: [::dmexp::format::TensorView<'static>; {count}] = [{table}];
@@ -104,18 +110,61 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
         }}
         ",
         config = config_code(config),
-        start = file_len - len,
+        statics = places.statics(&section),
+        ram_len = file.tensors().filter(|tensor| places.is_hot(tensor.name)).map(|tensor| tensor.view.bytes().len()).sum::<usize>(),
         count = weights + 1,
         kind = facts.kind as u32,
         facts = facts_code(facts),
     )
 }
 
-/// The view of a tensor within the payload.
-fn tensor(file: &ModelFile<'_>, number: u32) -> String {
-    let view = file.tensor(number).unwrap_or(dmexp_format::TensorView::EMPTY);
-    let offset = view.bytes().as_ptr().addr().saturating_sub(file.payload().as_ptr().addr());
-    format!("::dmexp::__macro::tensor(&DMEXP_MODEL.0, {offset}, {}, {}, {})", view.dtype().code(), view.group(), dims(view.dims()))
+/// Where the tensors lie in the program: all in one static, or, where some are copied to RAM, each in a static of its own, so that none is there twice.
+struct Places<'a> {
+    request: &'a Request,
+    file: &'a ModelFile<'a>,
+    path: &'a str,
+    file_len: usize,
+}
+
+impl Places<'_> {
+    fn is_hot(&self, name: &str) -> bool {
+        self.request.ram.iter().any(|(pattern, _)| name_matches(pattern, name))
+    }
+
+    /// The statics; `section` is the attribute of those that stay in flash.
+    fn statics(&self, section: &str) -> String {
+        let Self { file, path, file_len, .. } = self;
+        let payload = file.payload();
+        let start = file_len - payload.len();
+        let piece = |name: &str, section: &str, start: u64, len: usize| {
+            format!(
+                "{section}
+                static {name}: ::dmexp::__macro::Aligned<[u8; {len}]> =
+                    ::dmexp::__macro::Aligned(::dmexp::__macro::piece::<{len}>(include_bytes!({path:?}), {file_len}, {start}));"
+            )
+        };
+        if self.request.ram.is_empty() {
+            return piece("DMEXP_MODEL", section, start as u64, payload.len());
+        }
+        let tensors = file.tensors().map(|tensor| {
+            // Start-up code copies `.data`. Hosts have no slow flash, and other names for their sections.
+            let hot = "#[cfg_attr(target_os = \"none\", unsafe(link_section = \".data.dmexp\"))]";
+            let section = if self.is_hot(tensor.name) { hot } else { section };
+            piece(&format!("DMEXP_TENSOR_{}", tensor.number), section, start as u64 + tensor.offset, tensor.view.bytes().len())
+        });
+        tensors.collect()
+    }
+
+    /// The view of a tensor in its static.
+    fn tensor(&self, number: u32) -> String {
+        let view = self.file.tensor(number).unwrap_or(TensorView::EMPTY);
+        let (name, offset) = if self.request.ram.is_empty() {
+            ("DMEXP_MODEL".to_owned(), view.bytes().as_ptr().addr().saturating_sub(self.file.payload().as_ptr().addr()))
+        } else {
+            (format!("DMEXP_TENSOR_{number}"), 0)
+        };
+        format!("::dmexp::__macro::tensor(&{name}.0, {offset}, {}, {}, {})", view.dtype().code(), view.group(), dims(view.dims()))
+    }
 }
 
 fn dims(dims: Dims) -> String {

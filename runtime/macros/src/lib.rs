@@ -14,7 +14,18 @@ use proc_macro::TokenStream;
 /// ```
 ///
 /// The path is relative to the source file that holds the call; `$NAME` in it stands for an environment variable of the build (`"$OUT_DIR/stories.dmexp"`). `context` (positions; default: all
-/// that the model was trained for), `kv` (`f32` or `f16`, the default) and `section` (the linker section of the weights) may be left out.
+/// that the model was trained for), `kv` (`f32`, `f16`, which is the default, or `q8`), `ram` and `section` (the linker section of the weights) may be left out.
+///
+/// On chips whose flash is slow (no cache, many wait states, or external) `ram` names tensors that are placed in `.data` instead, which the start-up code copies to RAM:
+///
+/// ```ignore
+/// // 8 KB of RAM for the projections of every layer's attention, and the classifier.
+/// dmexp::include_model!(Stories = "stories.dmexp", ram = ["layers.*.attention.w*", "output.weight"]);
+/// ```
+///
+/// In a pattern `*` stands for any characters; one that names no tensor is an error. `RAM_LEN` says how many bytes they are: they come on top of the arena, and the linker says when both do
+/// not fit. The weights that are read most often for their size (small matrices, used at every token) pay first; the embedding, of which a token reads one row, never pays unless it is the
+/// classifier too. The linker script has to place `.data.*` (those of `cortex-m-rt` and `riscv-rt` do).
 ///
 /// While the program compiles, every check that needs no run of the model is made: container, checksums, header against index, finite weights,
 /// names and dims against the configuration, tokenizer arrays. What does not pass is a compile error at the path.
@@ -22,9 +33,10 @@ use proc_macro::TokenStream;
 /// The type has:
 /// - `bind() -> dmexp::Model<'static>`: the model, nothing left to check
 /// - `ARENA_LEN: usize`: bytes of arena that a session needs
+/// - `RAM_LEN: usize`: bytes of weights that are copied to RAM
 /// - `CONFIG`, `CONTEXT: u32`, `KV`, `FINGERPRINT: u32`: what the file and the call say
 ///
-/// The weights lie in a static of alignment 64. No header and no parser get into the program.
+/// The weights lie in a static of alignment 64 (with `ram`, in one static a tensor). No header and no parser get into the program.
 #[proc_macro]
 pub fn include_model(input: TokenStream) -> TokenStream {
     parse::request(input).and_then(|request| expand::model(&request)).unwrap_or_else(parse::Refusal::into_compile_error)

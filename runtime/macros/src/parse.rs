@@ -18,6 +18,8 @@ pub(crate) struct Request {
     pub(crate) context_span: Span,
     pub(crate) kv: KvDType,
     pub(crate) section: Option<String>,
+    /// Patterns of the tensors that are copied to RAM, and where they stand.
+    pub(crate) ram: Vec<(String, Span)>,
 }
 
 /// A refusal and where to show it.
@@ -53,7 +55,7 @@ impl Refusal {
     }
 }
 
-const USAGE: &str = "include_model! takes: Name = \"file.dmexp\" [, context = POSITIONS] [, kv = f32|f16] [, section = \"NAME\"]";
+const USAGE: &str = "include_model! takes: Name = \"file.dmexp\" [, context = POSITIONS] [, kv = f32|f16|q8] [, section = \"NAME\"] [, ram = [\"TENSOR\", ..]]";
 
 /// Reads the macro's input.
 pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
@@ -81,6 +83,7 @@ pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
         context_span: path_span,
         kv: KvDType::default(),
         section: None,
+        ram: Vec::new(),
     };
     while let Some(tree) = trees.next() {
         match tree {
@@ -103,17 +106,40 @@ pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
                 request.kv = match value.to_string().as_str() {
                     "f32" => KvDType::F32,
                     "f16" => KvDType::F16,
-                    other => return Err(Refusal::new(span, format!("kv = {other}: must be f32 or f16"))),
+                    "q8" => KvDType::Q8,
+                    other => return Err(Refusal::new(span, format!("kv = {other}: must be f32, f16 or q8"))),
                 };
             }
             "section" => match value {
                 TokenTree::Literal(literal) => request.section = Some(string(&literal)?),
                 _ => return Err(Refusal::new(span, "section: must be a string, the name of a linker section")),
             },
+            "ram" => match value {
+                TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => request.ram = patterns(&group)?,
+                _ => return Err(Refusal::new(span, RAM)),
+            },
             other => return Err(Refusal::new(key.span(), format!("unknown option `{other}`. {USAGE}"))),
         }
     }
     Ok(request)
+}
+
+const RAM: &str = "ram: must be a list of tensors in quotes, such as [\"output.weight\", \"layers.*.attention.*\"]";
+
+/// Strings with commas between them.
+fn patterns(list: &Group) -> Result<Vec<(String, Span)>, Refusal> {
+    let mut patterns = Vec::new();
+    let mut trees = list.stream().into_iter();
+    while let Some(tree) = trees.next() {
+        let TokenTree::Literal(literal) = tree else { return Err(Refusal::new(tree.span(), RAM)) };
+        patterns.push((string(&literal)?, literal.span()));
+        match trees.next() {
+            None => break,
+            Some(TokenTree::Punct(punct)) if punct.as_char() == ',' => {}
+            Some(other) => return Err(Refusal::new(other.span(), RAM)),
+        }
+    }
+    if patterns.is_empty() { Err(Refusal::new(list.span(), RAM)) } else { Ok(patterns) }
 }
 
 fn expect_equals(trees: &mut impl Iterator<Item = TokenTree>) -> Result<(), Refusal> {
