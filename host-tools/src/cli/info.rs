@@ -175,7 +175,7 @@ impl<'a> Found<'a> {
             },
             "header_wrong": self.wrong,
             "unknown_keys": self.unknown_keys,
-            "arena_bytes": { "context": self.arena(KvDType::F16).map(|(context, _)| context), "kv_f16": arena(KvDType::F16), "kv_f32": arena(KvDType::F32) },
+            "arena_bytes": { "context": self.arena(KvDType::F16).map(|(context, _)| context), "kv_f16": arena(KvDType::F16), "kv_f32": arena(KvDType::F32), "kv_q8": arena(KvDType::Q8) },
             "golden": golden.collect::<Vec<_>>(),
             "header": serde_json::to_value(&self.header).unwrap_or(Value::Null),
         });
@@ -219,8 +219,9 @@ impl<'a> Found<'a> {
             );
             rows.push(("golden vector", what));
         }
-        if let (Some((context, f16)), Some((_, f32))) = (self.arena(KvDType::F16), self.arena(KvDType::F32)) {
-            let what = format!("{} for {context} positions with --kv f16; {} with f32", bytes(f16 as u64), bytes(f32 as u64));
+        if let [Some((context, f16)), Some((_, f32)), Some((_, q8))] = [KvDType::F16, KvDType::F32, KvDType::Q8].map(|kv| self.arena(kv)) {
+            let [f16, f32, q8] = [f16, f32, q8].map(|arena| bytes(arena as u64));
+            let what = format!("{f16} for {context} positions with --kv f16; {f32} with f32, {q8} with q8");
             rows.push(("memory to run", what));
         }
         if file.architecture() != Architecture::Llama {

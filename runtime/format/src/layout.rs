@@ -82,3 +82,56 @@ pub const fn activation_words(n: u32) -> u32 {
 const fn max(a: u32, b: u32) -> u32 {
     if a > b { a } else { b }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::llama::RopeLayout;
+
+    /// stories260K.
+    const STORIES: LlamaConfig = LlamaConfig {
+        dim: 64,
+        hidden_dim: 172,
+        n_layers: 5,
+        n_heads: 8,
+        n_kv_heads: 4,
+        head_dim: 8,
+        vocab_size: 512,
+        max_seq_len: 512,
+        norm_eps: 1e-5,
+        rope_layout: RopeLayout::Interleaved,
+        attention_factor: 1.0,
+        tied_embeddings: true,
+        qkv_bias: false,
+        sliding_window: 0,
+    };
+
+    #[test]
+    fn a_cache_in_8_bits_has_a_scale_a_head_and_position() {
+        for (context, codes, scales, most) in [(256, 81_920, 20_480, 112_000), (512, 163_840, 40_960, 216_000)] {
+            let layout = LlamaLayout::new(&STORIES, context, KvDType::Q8).unwrap();
+            assert_eq!(layout.kv_bytes, codes + scales);
+            assert!(layout.total_bytes <= most, "{context}: {}", layout.total_bytes);
+            let halves = LlamaLayout::new(&STORIES, context, KvDType::F16).unwrap();
+            assert_eq!((halves.kv_bytes, halves.total_bytes - layout.total_bytes), (2 * codes, codes - scales));
+        }
+        // One position of one head of two: 20 codes and 20 bytes of scales.
+        let small = LlamaConfig { head_dim: 2, n_kv_heads: 1, ..STORIES };
+        assert_eq!(LlamaLayout::new(&small, 1, KvDType::Q8).unwrap().kv_bytes, 20 + 20);
+    }
+
+    #[test]
+    fn every_projection_has_room_for_its_input_as_integers() {
+        assert_eq!((activation_words(1), activation_words(8), activation_words(64), activation_words(172)), (2, 5, 40, 108));
+        for (dim, hidden_dim, vocab_size, context) in [(64, 172, 512, 1), (64, 8, 4, 1), (8, 1000, 4, 512), (4096, 16, 16, 1)] {
+            let config = LlamaConfig { dim, hidden_dim, vocab_size, ..STORIES };
+            let shared = LlamaLayout::new(&config, context, KvDType::F16).unwrap().shared as u32;
+            let (q_dim, kv_dim) = (config.q_dim() as u32, config.kv_dim() as u32);
+            for (results, input) in
+                [(q_dim + 2 * kv_dim, dim), (dim, q_dim), (2 * hidden_dim, dim), (hidden_dim, hidden_dim), (vocab_size, dim)]
+            {
+                assert!(shared >= results + activation_words(input), "{config:?}");
+            }
+        }
+    }
+}
