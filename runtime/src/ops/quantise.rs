@@ -116,7 +116,7 @@ mod tests {
         let mut sums = [9; 4];
         group_sums(&mut sums, &codes, 8);
         assert_eq!(sums, [36, 100, 74, 9]);
-        group_sums(&mut sums, &[-32767; 65_536], 65_536);
+        group_sums(&mut sums, &vec![-32767; 65_536], 65_536);
         assert_eq!(sums[0], -2_147_418_112);
         group_sums(&mut sums, &codes, 0);
         assert_eq!(sums[0], -2_147_418_112);

@@ -60,11 +60,20 @@
     vmov \even, \odd, lr, r12
 .endm
 
+@ Four of two words.
+.macro LOAD4_BF16 p, a0, a1, a2, a3
+    ldrd r9, r12, [\p], #8
+    lsl lr, r9, #16
+    bfc r9, #0, #16
+    vmov \a0, \a1, lr, r9
+    lsl lr, r12, #16
+    bfc r12, #0, #16
+    vmov \a2, \a3, lr, r12
+.endm
+
 .macro LOAD8_BF16 p
-    LOAD2_BF16 \p, s8, s9
-    LOAD2_BF16 \p, s10, s11
-    LOAD2_BF16 \p, s12, s13
-    LOAD2_BF16 \p, s14, s15
+    LOAD4_BF16 \p, s8, s9, s10, s11
+    LOAD4_BF16 \p, s12, s13, s14, s15
 .endm
 
 @ Eight elements of both rows (pointers r0 and r5) times eight of x (pointer r7).
@@ -151,10 +160,8 @@
 
 .macro FOUR_BF16
     vldmia r7!, {s0-s3}
-    LOAD2_BF16 r0, s8, s9
-    LOAD2_BF16 r0, s10, s11
-    LOAD2_BF16 r5, s12, s13
-    LOAD2_BF16 r5, s14, s15
+    LOAD4_BF16 r0, s8, s9, s10, s11
+    LOAD4_BF16 r5, s12, s13, s14, s15
     MULADD4 s16, s17, s18, s19, s8, s9, s10, s11
     MULADD4 s24, s25, s26, s27, s12, s13, s14, s15
 .endm

@@ -2,8 +2,8 @@
 //!
 //! Whatever the machine, the kernels take the same arguments and give the same bits as those of [`super::portable`], which stand in where there is no form.
 //!
-//! Measured on an emulated Cortex-M4F with `f32` weights and cache at the stories260K shape (dim 64, hidden 172, 5 layers, 8 heads, 4 key/value heads, vocabulary
-//! 512), mean of positions 0..31, without sampling: 478,000 instructions a token.
+//! Measured on an emulated Cortex-M4F at the stories260K shape (dim 64, hidden 172, 5 layers, 8 heads, 4 key/value heads, vocabulary 512), mean of positions 0..31, sampling (greedy)
+//! included, instructions a token: 495,000 with weights and cache in f32; with the cache in f16 794,000 in f16, 954,000 in bf16, 579,000 in q8, 620,000 in q4.
 
 #![allow(unsafe_code, reason = "the one place for it: every block says why it is sound")]
 
