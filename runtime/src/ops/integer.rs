@@ -48,6 +48,7 @@ impl Packed for Bytes {
     const PER_BYTE: usize = 1;
 
     #[inline(always)]
+    #[allow(clippy::inline_always, reason = "compiled into the row loop")]
     fn dot(packed: &[u8], x: &[i16]) -> i32 {
         let product = |w: u8, x: i16| i32::from(w.cast_signed()).wrapping_mul(i32::from(x));
         if cfg!(not(target_os = "none")) {
@@ -68,6 +69,7 @@ impl Packed for Nibbles {
     const PER_BYTE: usize = 2;
 
     #[inline(always)]
+    #[allow(clippy::inline_always, reason = "compiled into the row loop")]
     fn dot(packed: &[u8], x: &[i16]) -> i32 {
         let (pairs, last) = x.as_chunks::<2>();
         let mut sum = 0i32;
