@@ -29,7 +29,7 @@ pub enum Weights {
     /// A `RustyML` file, for a sequential base: the base has the architecture.
     RustyMl(RustyMl),
     /// Any other checkpoint.
-    Checkpoint(Checkpoint),
+    Checkpoint(Box<Checkpoint>),
 }
 
 impl Weights {
@@ -40,7 +40,7 @@ impl Weights {
     pub fn open(path: &Path) -> Result<Self> {
         match crate::checkpoint::recognise_path(path)? {
             crate::checkpoint::Kind::RustyMl { .. } => RustyMl::open(path).map(Self::RustyMl),
-            _ => crate::checkpoint::open(path).map(Self::Checkpoint),
+            _ => crate::checkpoint::open(path).map(|checkpoint| Self::Checkpoint(Box::new(checkpoint))),
         }
     }
 }
@@ -149,7 +149,7 @@ fn compare(weights: Weights, loaded: &Loaded, header: &Header, partially: bool) 
                 }
                 notes.push(format!("{difference}: the base's holds"));
             }
-            Ok((lists, checkpoint, notes))
+            Ok((lists, *checkpoint, notes))
         }
         (Weights::RustyMl(file), _) => Err(other_architecture(header, file.path(), base)),
         (Weights::Checkpoint(checkpoint), _) => Err(other_architecture(header, checkpoint.path(), base)),

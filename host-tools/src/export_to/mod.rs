@@ -22,9 +22,9 @@ pub enum Destination {
     Safetensors,
     /// llama2.c's checkpoint of version 0: one file of f32.
     Llama2cV0,
-    /// RustyML's format 4, of RustyML 0.17.
+    /// `RustyML`'s format 4, of `RustyML` 0.17.
     RustyMl,
-    /// RustyML's format 3, of RustyML 0.16.
+    /// `RustyML`'s format 3, of `RustyML` 0.16.
     RustyMlV3,
 }
 

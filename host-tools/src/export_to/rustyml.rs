@@ -1,4 +1,4 @@
-//! RustyML's files of formats 3 and 4, for sequential models.
+//! `RustyML`'s files of formats 3 and 4, for sequential models.
 
 use super::{Destination, Report, Watch};
 use crate::checkpoint::rustyml::to_rustyml;

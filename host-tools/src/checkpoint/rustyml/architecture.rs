@@ -143,8 +143,7 @@ fn fill(layer: &mut Table, type_name: &str, found: &FileLayer) {
     };
     let is = |stem: &str| type_name.starts_with(stem);
     match (shape("kernel").or_else(|| shape("depthwise_kernel")).as_deref(), type_name) {
-        (Some([_, units]), "Dense") => put("units", whole(*units)),
-        (Some([_, units]), "SimpleRNN") => put("units", whole(*units)),
+        (Some([_, units]), "Dense" | "SimpleRNN") => put("units", whole(*units)),
         (Some([_, units]), "LSTM") => put("units", whole(units / 4)),
         (Some([_, units]), "GRU") => put("units", whole(units / 3)),
         (Some([sizes @ .., filters, _]), name) if name.ends_with("Transpose") && !sizes.is_empty() => {

@@ -69,7 +69,9 @@ fn layer<'a>(
         string(out, &member.name);
         out.push(u8::from(!member.trainable));
         varint(out, shape.len() as u64);
-        shape.iter().for_each(|size| varint(out, *size));
+        for size in &shape {
+            varint(out, *size);
+        }
         varint(out, member.count);
         out.extend(places(layer.op, role, &shape, view.rows(), view.cols()).flat_map(|place| view.get_f32(place).to_le_bytes()));
     }

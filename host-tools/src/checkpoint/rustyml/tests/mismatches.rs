@@ -66,7 +66,8 @@ fn what_the_file_cannot_tell_is_said() {
 
 #[test]
 fn other_layers_and_wiring_are_refused() {
-    let table: [(&str, fn(&mut Value), &[&str]); 7] = [
+    type Edit = fn(&mut Value);
+    let table: [(&str, Edit, &[&str]); 7] = [
         ("mlp", |arch| drop(arch["layers"].as_array_mut().unwrap().pop()), &["2 layers", "has 3"]),
         ("mlp", |arch| arch["layers"][1] = json!({ "type": "ReLU" }), &["layer 1", "`ReLU`", "`Dense`"]),
         ("mlp", |arch| arch["input_shape"] = json!([5]), &["layer 0", "(None, 5)", "(None, 4)"]),
