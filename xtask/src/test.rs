@@ -144,6 +144,7 @@ fn lint_board(board: &board::Board) -> Outcome {
             .env("DMEXP_MODEL", board.model.export(qemu::DEFAULT_DTYPE)?)
             .args(["clippy", "--release", "--locked", "--target", board.target])
             .args(["--package", board.package, "--package", "dmexp-board-app"])
+            .args(["--features", &format!("{}/{}", board.package, board::MEASURE)])
             .args(["--", "-D", "warnings"]),
     )
 }

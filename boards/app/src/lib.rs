@@ -130,6 +130,7 @@ impl Task {
 }
 
 /// False where the command is none of those that the application knows.
+#[cfg_attr(not(feature = "reader"), allow(unused_variables, reason = "without the reader no file is looked for in memory"))]
 fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<bool, Error> {
     let mut word = words.next();
     let mut place = None;
@@ -150,11 +151,11 @@ fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<bool, Error> {
         return measure::kernel(board, words, memory).map_or(Ok(false), |done| done.map(|()| true));
     }
     let Some((task, kv)) = Task::parse(word, words) else { return Ok(false) };
-    let (_memory, arena) = board.spare_memory();
+    let (memory, arena) = board.spare_memory();
     match place {
         #[cfg(feature = "reader")]
         Some((shift, len)) => {
-            let bytes = _memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
+            let bytes = memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
             with_file(board, bytes, task, kv, arena)?;
         }
         _ => with_model(board, Story::bind().with_kv(kv), task, arena)?,
