@@ -31,4 +31,6 @@ mod golden_tests;
 #[cfg(test)]
 mod integer_tests;
 #[cfg(test)]
+mod kv_integer_tests;
+#[cfg(test)]
 mod test_rng;
