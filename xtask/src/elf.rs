@@ -57,6 +57,10 @@ impl Firmware {
                 continue;
             }
             let name = section.name().map_err(|error| error.to_string())?;
+            // riscv-rt makes a section of all the RAM that is left.
+            if name == ".stack" || name == ".heap" {
+                continue;
+            }
             let counter = if name == MODEL_SECTION {
                 &mut firmware.model
             } else if name == ".vector_table" {
