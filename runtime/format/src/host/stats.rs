@@ -217,7 +217,7 @@ fn quantised_figures(view: &TensorView<'_>) -> Figures {
         let value = |magnitude: Option<u32>| scale * magnitude.unwrap_or(0) as f32;
         let (max_abs, min_nonzero_abs) = (value(integers().max()), value(integers().min()));
         let subnormal = if min_nonzero_abs < f32::MIN_POSITIVE {
-            integers().filter(|magnitude| (value(Some(*magnitude)) as f32).is_subnormal()).count() as u64
+            integers().filter(|magnitude| value(Some(*magnitude)).is_subnormal()).count() as u64
         } else {
             0
         };

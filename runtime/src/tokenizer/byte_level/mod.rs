@@ -5,6 +5,7 @@
 
 mod classes;
 mod split;
+#[expect(clippy::unreadable_literal, reason = "tables that a test writes")]
 mod tables;
 
 #[cfg(test)]

@@ -150,6 +150,7 @@ fn letter(class: Class) -> bool {
     class == Class::Letter
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that the iterators call it in")]
 fn newline(byte: &u8) -> bool {
     matches!(byte, b'\r' | b'\n')
 }

@@ -31,7 +31,7 @@ fn q8(grouped: bool) -> Vec<u8> {
 fn q4() -> Vec<u8> {
     let mut bytes = Vec::new();
     for row in 0..3 {
-        bytes.extend((0..10).map(|pair| ((row * 20 + 2 * pair) % 16) as u8 | ((row * 20 + 2 * pair + 1) % 16 << 4) as u8));
+        bytes.extend((0..10).map(|pair| ((row * 20 + 2 * pair) % 16) as u8 | (((row * 20 + 2 * pair + 1) % 16) << 4) as u8));
         bytes.extend([0; 2]);
     }
     scales(&mut bytes, &[0.5, 0.25, 2.0]);
