@@ -286,7 +286,6 @@ impl Array {
         let row = inner_len(self.dims, 0);
         match &self.values {
             Values::Whole { file, encoding } => encoding.step(files.get(*file)?, start, len),
-            Values::Strided { .. } => None,
             Values::Joined { axis: 0, parts } => {
                 let mut start = start;
                 for part in parts {
@@ -297,7 +296,7 @@ impl Array {
                 }
                 None
             }
-            Values::Joined { .. } => None,
+            Values::Strided { .. } | Values::Joined { .. } => None,
             Values::Reordered { order, head_dim, inner } => {
                 let source = order.source(start / row, u64::from(*head_dim));
                 inner.step(files, source * row + start % row, len).filter(|_| len <= row - start % row)

@@ -39,7 +39,7 @@ impl Narrower {
                 for (to, value) in self.bytes.as_chunks_mut().0.iter_mut().zip(values) {
                     *to = value.to_le_bytes();
                 }
-                values.iter().fold(true, |finite, value| finite & value.is_finite())
+                values.iter().fold(0, |found, value| found | u32::from(!value.is_finite())) == 0
             }
         };
         if finite {
@@ -65,8 +65,8 @@ impl Narrower {
         for (values, bytes) in values.chunks(BLOCK).zip(self.bytes.chunks_mut(2 * BLOCK)) {
             let halves = &mut halves[..values.len()];
             narrow(values, halves);
-            finite &= halves.iter().fold(true, |finite, half| finite & (half & exponent != exponent));
-            let lost = values.iter().zip(&*halves).fold(0u32, |lost, (value, half)| lost + u32::from((half << 1 == 0) & (*value != 0.0)));
+            finite &= halves.iter().fold(0, |found, half| found | u16::from(half & exponent == exponent)) == 0;
+            let lost = values.iter().zip(&*halves).fold(0u32, |lost, (value, half)| lost + u32::from(half << 1 == 0) * u32::from(*value != 0.0));
             self.flushed += u64::from(lost);
             for (to, half) in bytes.as_chunks_mut().0.iter_mut().zip(&*halves) {
                 *to = half.to_le_bytes();

@@ -60,10 +60,12 @@ pub(super) fn measure(
     super::run::run_watched(checkpoint, &reference, watch)?;
     let reference = Loaded::open(&reference.out)?;
 
-    let tokens = windows(&text).into_iter().map(|window| encode(&reference.model()?.tokenizer(), text.get(window).unwrap_or_default()));
+    let tokens = windows(&text).into_iter().map(|window| encode(reference.model()?.tokenizer(), text.get(window).unwrap_or_default()));
     let mut tokens = tokens.collect::<Result<Vec<_>>>().map_err(|error| error.in_file(path))?;
     let longest = exported.model()?.network().config().max_seq_len;
-    tokens.iter_mut().for_each(|tokens| tokens.truncate(longest as usize));
+    for tokens in &mut tokens {
+        tokens.truncate(longest as usize);
+    }
     tokens.retain(|tokens| !tokens.is_empty());
     let context = tokens.iter().map(Vec::len).max().unwrap_or(0) as u32;
     if context == 0 {

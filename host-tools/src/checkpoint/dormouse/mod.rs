@@ -71,7 +71,7 @@ pub(super) fn open(file: Mapping, given: Option<DormouseConfig>) -> Result<Check
     }
     let mut notes = Vec::new();
     let config = configuration(&path, given, container.latched, &mut notes)?;
-    let arrays = arrays(&config, entries).map_err(in_file)?;
+    let arrays = arrays(&config, &entries).map_err(in_file)?;
     let source = format!("{}@step{}", path.display(), container.step);
     let provenance =
         Provenance { file_name: file.file_name(), importer: container.importer, source_bytes: file.bytes().len() as u64, licence: None };
@@ -121,7 +121,7 @@ fn read_snapshot(bytes: &[u8], latched: bool, notes: &mut Vec<String>) -> Result
 }
 
 /// The arrays in the configuration's order, which must be all that there are.
-fn arrays(config: &DormouseConfig, entries: Vec<Entry>) -> Result<Vec<Array>> {
+fn arrays(config: &DormouseConfig, entries: &[Entry]) -> Result<Vec<Array>> {
     let mut by_name: HashMap<&str, &Entry> = entries.iter().map(|entry| (entry.name.as_str(), entry)).collect();
     let rows = |name: &str| by_name.get(name).map_or(0, |entry| u64::from(entry.dims.padded()[0]));
     let variant = Variant {

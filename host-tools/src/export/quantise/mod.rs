@@ -165,13 +165,12 @@ impl Stored<'_, '_> {
     fn value(&self, element: usize) -> f32 {
         let group = element / self.group;
         let multiplier = self.row.multipliers.get(group).map_or(1, |multiplier| i32::from(*multiplier));
-        let integer = match self.dtype {
-            DType::Q8 => multiplier * self.row.codes.get(element).map_or(0, |code| i32::from(code.cast_signed())),
-            _ => {
-                let pair = self.row.codes.get(element / 2).copied().unwrap_or(0);
-                let code = if element % 2 == 0 { pair & 15 } else { pair >> 4 };
-                multiplier * i32::from(code) + self.row.offsets.get(group).map_or(0, |offset| i32::from(*offset))
-            }
+        let integer = if self.dtype == DType::Q8 {
+            multiplier * self.row.codes.get(element).map_or(0, |code| i32::from(code.cast_signed()))
+        } else {
+            let pair = self.row.codes.get(element / 2).copied().unwrap_or(0);
+            let code = if element.is_multiple_of(2) { pair & 15 } else { pair >> 4 };
+            multiplier * i32::from(code) + self.row.offsets.get(group).map_or(0, |offset| i32::from(*offset))
         };
         *self.row.scale * integer as f32
     }
