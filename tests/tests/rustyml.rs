@@ -46,7 +46,7 @@ fn every_model_goes_in_is_verified_and_listed_and_does_not_run() {
         }
         let refused = line(folder.path(), "generate --export model.dmexp --prompt a");
         assert!(refused.code == Some(1) && refused.err.contains("sequential"), "{name}: {refused:?}");
-        let format = if name.ends_with(".v4") { "rustyml" } else { "rustyml-v3" };
+        let format = if name.contains(".v4") { "rustyml" } else { "rustyml-v3" };
         line(folder.path(), &format!("export to --format {format} model.dmexp --out back.bin")).ok();
         let back = fs::read(folder.path().join("back.bin")).unwrap();
         assert_eq!(back, fs::read(shared.with_file_name(format!("{name}.bin"))).unwrap(), "{name}");

@@ -49,8 +49,8 @@ pub(crate) struct Dtypes {
     #[arg(long, value_name = "FILE|bytes")]
     tokenizer: Option<OsString>,
     /// The element types besides f32
-    #[arg(long, value_name = "TYPES", default_value = "f16,bf16,q8,q4", value_delimiter = ',', value_parser = args::dtype)]
-    dtypes: Vec<DType>,
+    #[arg(long = "dtypes", value_name = "TYPES", default_value = "f16,bf16,q8,q4", value_delimiter = ',', value_parser = args::dtype)]
+    types: Vec<DType>,
     /// How many windows, spaced evenly through the text
     #[arg(long, value_name = "N", default_value = "16", value_parser = args::from_one)]
     windows: u32,
@@ -96,7 +96,7 @@ pub(crate) fn run(command: &Compare) -> Outcome {
         windows: command.windows,
         window_bytes: command.window_bytes,
         greedy: command.greedy,
-        dtypes: &command.dtypes,
+        dtypes: &command.types,
     };
     let folder = tempfile::tempdir()?;
     let cancel = cancel_flag()?;

@@ -72,6 +72,7 @@ Examples:
   dmexp export strip stories.dmexp --out firmware.dmexp
   dmexp export to --format safetensors stories.dmexp --out stories"
 )]
+#[expect(clippy::large_enum_variant, reason = "one of it, for the whole run of the program")]
 enum Export {
     Run(export_run::Run),
     Info(info::Info),

@@ -66,7 +66,8 @@ impl Narrower {
             let halves = &mut halves[..values.len()];
             narrow(values, halves);
             finite &= halves.iter().fold(0, |found, half| found | u16::from(half & exponent == exponent)) == 0;
-            let lost = values.iter().zip(&*halves).fold(0u32, |lost, (value, half)| lost + u32::from(half << 1 == 0) * u32::from(*value != 0.0));
+            let lost =
+                values.iter().zip(&*halves).fold(0u32, |lost, (value, half)| lost + u32::from(half << 1 == 0) * u32::from(*value != 0.0));
             self.flushed += u64::from(lost);
             for (to, half) in bytes.as_chunks_mut().0.iter_mut().zip(&*halves) {
                 *to = half.to_le_bytes();

@@ -27,7 +27,7 @@ const CHUNK: usize = 1 << 16;
 #[derive(Debug)]
 pub enum Weights {
     /// A `RustyML` file, for a sequential base: the base has the architecture.
-    RustyMl(Box<RustyMl>),
+    RustyMl(RustyMl),
     /// Any other checkpoint.
     Checkpoint(Box<Checkpoint>),
 }

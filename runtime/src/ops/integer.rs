@@ -47,7 +47,6 @@ struct Nibbles;
 impl Packed for Bytes {
     const PER_BYTE: usize = 1;
 
-    #[expect(clippy::inline_always, reason = "the loop of every product: a call a group would cost as much as the group")]
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "compiled into the row loop")]
     fn dot(packed: &[u8], x: &[i16]) -> i32 {
@@ -69,7 +68,6 @@ impl Packed for Bytes {
 impl Packed for Nibbles {
     const PER_BYTE: usize = 2;
 
-    #[expect(clippy::inline_always, reason = "the loop of every product: a call a group would cost as much as the group")]
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "compiled into the row loop")]
     fn dot(packed: &[u8], x: &[i16]) -> i32 {

@@ -66,7 +66,7 @@ fn every_load_case_writes_what_fits_and_nothing_else() {
             let file = path.with_file_name(case["file"].as_str().unwrap());
             let strict = load(&file, &base, false, &out);
             assert_eq!(
-                strict.as_ref().err().map(|error| error.class()),
+                strict.as_ref().err().map(crate::error::Error::class),
                 (!case["strict_error"].is_null()).then_some(Class::Mismatch),
                 "{case}: {strict:?}"
             );
