@@ -112,7 +112,7 @@ impl DormouseConfig {
     /// A preset with changes, each `key=value`.
     ///
     /// # Errors
-    /// [`Class::Request`] for a preset or key that is not known, or a value of another type; those of the values together as in [`DormouseConfig::from_table`].
+    /// [`Class::Request`] for a preset or key that is not known, or a value of another type; those of the values together as in a snapshot.
     pub fn from_preset(preset: &str, changes: &[String]) -> Result<Self> {
         let Some((_, text)) = PRESETS.iter().find(|(name, _)| *name == preset) else {
             let names: Vec<_> = PRESETS.iter().map(|(name, _)| *name).collect();
