@@ -1,13 +1,13 @@
 //! Integer matrices (q8, q4) times integer activations, exact to the end of the row, and ternary ones (t2), in plain Rust: for machines without a form of their own in `chip`, and the
 //! reference for those forms.
 #![cfg_attr(
-    any(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"), not(any(feature = "q8", feature = "q4", feature = "t2"))),
+    any(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"), not(any(feature = "q8", feature = "q4"))),
     allow(dead_code, unused_imports, reason = "the kernels there take most of this over; builds without integer matrices need none of it")
 )]
 
 #[cfg(any(feature = "q8", feature = "q4"))]
 use super::convert::from_i64;
-#[cfg(any(feature = "q8", feature = "q4"))]
+#[cfg(any(feature = "q8", feature = "q4", feature = "t2"))]
 use super::parts::parts;
 #[cfg(feature = "t2")]
 use super::sum::{Lanes, tree};

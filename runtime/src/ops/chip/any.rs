@@ -1,6 +1,8 @@
 //! Machines without kernels of their own: the portable ones, and a square-root instruction where it can be reached.
 
-use crate::format::{DType, TensorView};
+#[cfg(any(feature = "f32", feature = "f16", feature = "bf16", feature = "q8", feature = "q4"))]
+use crate::format::DType;
+use crate::format::TensorView;
 use crate::ops::convert::{self, F16, F32};
 #[cfg(all(
     any(feature = "q8", feature = "q4"),
