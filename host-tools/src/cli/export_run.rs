@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Make a .dmexp file of a training checkpoint
 ///
-/// Reads llama2.c checkpoints (v0, v1 and v2), GGUF files of the Llama family and folders of Hugging Face models (Llama, Mistral, Qwen2), whatever they are called. A value that the element type cannot hold is refused, not clipped. The file appears when it is whole and checked: a failed or stopped export leaves what was there before.
+/// Reads llama2.c checkpoints (v0, v1 and v2), GGUF files of the Llama family, folders of Hugging Face models (Llama, Mistral, Qwen2), dormouse's checkpoints (with the .config.toml beside them) and RustyML files (with --arch), whatever they are called. A value that the element type cannot hold is refused, not clipped. The file appears when it is whole and checked: a failed or stopped export leaves what was there before.
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -135,6 +135,9 @@ pub(crate) fn run(command: &Run) -> Outcome {
     let format = command.format.unwrap_or(if matches!(checkpoint.config, Config::Dormouse(_)) { Format::V1 } else { Format::V2 });
     let vocab_size = match &checkpoint.config {
         Config::Llama(source) => source.config.vocab_size,
+        Config::Dormouse(_) if command.tokenizer.is_some() => {
+            return Err(request("a model of dormouse takes bytes as they are: it has no tokenizer", "leave --tokenizer out"));
+        }
         _ if command.tokenizer.is_some() => {
             return Err(request("this model takes numbers, not text: it has no tokenizer", "leave --tokenizer out"));
         }

@@ -74,7 +74,10 @@ impl Plan<'_> {
 /// [`Class::Request`](crate::error::Class::Request) for options that contradict each other; [`Class::Mismatch`](crate::error::Class::Mismatch) where the tokenizer has not as many pieces as the
 /// model has tokens, or the arrays are not those that the configuration calls for.
 pub fn plan<'c>(checkpoint: &'c Checkpoint, options: &Options) -> Result<Plan<'c>> {
-    options.check()?;
+    // A model of dormouse looks at the options itself: it has one format alone.
+    if !matches!(checkpoint.config, Config::Dormouse(_)) {
+        options.check()?;
+    }
     let source = match &checkpoint.config {
         Config::Llama(source) => source,
         Config::Dormouse(source) => return dormouse::plan(checkpoint, source, options),

@@ -70,25 +70,33 @@ pub(super) fn open(file: Mapping, given: Option<DormouseConfig>) -> Result<Check
         ));
     }
     let mut notes = Vec::new();
-    let config = configuration(&path, given, container.latched, &mut notes)?;
+    let (config, snapshot) = configuration(&path, given, container.latched, &mut notes)?;
     let arrays = arrays(&config, &entries).map_err(in_file)?;
     let source = format!("{}@step{}", path.display(), container.step);
     let provenance =
         Provenance { file_name: file.file_name(), importer: container.importer, source_bytes: file.bytes().len() as u64, licence: None };
     let source = DormouseSource { config, step: container.step, source };
-    let mut checkpoint = Checkpoint::new(vec![file], arrays, Config::Dormouse(source), None, provenance).map_err(in_file)?;
+    // The snapshot is among the files so that no export replaces it.
+    let files = std::iter::once(file).chain(snapshot).collect();
+    let mut checkpoint = Checkpoint::new(files, arrays, Config::Dormouse(source), None, provenance).map_err(in_file)?;
     checkpoint.notes = notes;
     Ok(checkpoint)
 }
 
-fn configuration(path: &Path, given: Option<DormouseConfig>, latched: bool, notes: &mut Vec<String>) -> Result<DormouseConfig> {
+/// The configuration, and the snapshot that it was read from.
+fn configuration(
+    path: &Path,
+    given: Option<DormouseConfig>,
+    latched: bool,
+    notes: &mut Vec<String>,
+) -> Result<(DormouseConfig, Option<Mapping>)> {
     let snapshot = snapshot_of(path);
     match (snapshot.is_file(), given) {
         (true, Some(_)) => {
             let what = format!("{} says what the model is: --preset and --set are for checkpoints without one", snapshot.display());
             Err(Error::new(Class::Request, what).advise("leave them out"))
         }
-        (false, Some(config)) => Ok(config),
+        (false, Some(config)) => Ok((config, None)),
         (false, None) => {
             let what = format!("has no {} beside it, which says what the model is", snapshot.file_name().unwrap_or_default().display());
             Err(Error::new(Class::Request, what)
@@ -97,7 +105,8 @@ fn configuration(path: &Path, given: Option<DormouseConfig>, latched: bool, note
         }
         (true, None) => {
             let file = Mapping::open(&snapshot)?;
-            read_snapshot(file.bytes(), latched, notes).map_err(|error| error.in_file(&snapshot))
+            let config = read_snapshot(file.bytes(), latched, notes).map_err(|error| error.in_file(&snapshot))?;
+            Ok((config, Some(file)))
         }
     }
 }

@@ -52,6 +52,38 @@ fn dormouse_files_verify_and_say_what_was_left() {
     }
 }
 
+/// dormouse's own exporter states the values as stored, other writers of its files those before narrowing; what is neither is damage. For other architectures only the first is right.
+#[test]
+fn figures_are_those_as_stored_or_for_dormouse_those_before_narrowing() {
+    // In f16 0.1 becomes 0.099975586, 70.01 becomes 70.0, and 1e-9 becomes 0.
+    let values = [0.1_f32, -70.01, 1e-9, 0.0];
+    let file = |config: &str, dtype: DType, flushed: u64, max_abs: f32, min_nonzero_abs: f32| {
+        let payload: Vec<u8> = match dtype {
+            DType::F16 => values.iter().flat_map(|value| half::f16::from_f32(*value).to_le_bytes()).collect(),
+            _ => values.iter().flat_map(|value| half::bf16::from_f32(*value).to_le_bytes()).collect(),
+        };
+        let tensors = vec![crate::host::TensorV1 { name: "norm.weight".into(), dims: crate::Dims::vector(4) }];
+        let header =
+            HeaderV1 { dtype, source: "a@step0".into(), step: 0, flushed, max_abs, min_nonzero_abs, config: config.into(), tensors };
+        let bytes = to_bytes_v1(&header, &payload, Padding::None).unwrap();
+        verify(&bytes).map(|report| report.done.iter().any(|done| done.contains("before narrowing"))).map_err(|error| error.to_string())
+    };
+    let narrow = |value: f32| half::f16::from_f32(value).to_f32();
+    let dormouse = |flushed, max_abs, min_nonzero_abs| file("d_model = 4\n", DType::F16, flushed, max_abs, min_nonzero_abs);
+    assert_eq!(dormouse(1, narrow(70.01), narrow(0.1)), Ok(false));
+    assert_eq!(dormouse(1, 70.01, narrow(0.1)), Ok(true));
+    assert_eq!(dormouse(0, 70.01, 0.1), Ok(true));
+    assert_eq!(dormouse(1, 70.01, 1e-9), Ok(true));
+    // Nothing became 0, so 1e-9 was none of the values.
+    assert!(dormouse(0, 70.01, 1e-9).unwrap_err().contains("min_nonzero_abs"));
+    assert!(dormouse(1, 70.01, 0.0).unwrap_err().contains("min_nonzero_abs"));
+    assert!(dormouse(1, 70.1, 0.1).unwrap_err().contains("max_abs"));
+    assert!(dormouse(1, 70.01, 0.2).is_err());
+    let bf16 = |max_abs, min_nonzero_abs| file("d_model = 4\n", DType::Bf16, 0, max_abs, min_nonzero_abs);
+    assert_eq!(bf16(70.01, 1e-9), Ok(true));
+    assert!(bf16(70.6, 1e-9).is_err());
+}
+
 /// The tiny model as format 1, all in one type.
 fn llama(dtype: DType, padding: Padding) -> Vec<u8> {
     let model = tiny(DType::F32);
