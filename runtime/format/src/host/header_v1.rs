@@ -26,9 +26,9 @@ pub struct HeaderV1 {
     pub step: u64,
     /// Values that narrowing made exactly 0.
     pub flushed: u64,
-    /// The largest magnitude as stored.
+    /// The largest magnitude as stored; some writers of dormouse's files state it as it was before narrowing.
     pub max_abs: f32,
-    /// The smallest magnitude above 0 as stored.
+    /// The smallest magnitude above 0, likewise.
     pub min_nonzero_abs: f32,
     /// The model's configuration: itself TOML. No `arch` in it means dormouse.
     pub config: String,
