@@ -10,3 +10,4 @@ pub mod export;
 pub mod export_to;
 pub mod folder;
 pub mod target;
+pub mod text;

@@ -2,6 +2,7 @@
 
 use super::{Feed, Specials, TokenNames};
 use crate::error::Result;
+use crate::text;
 use dmexp::tokenizer::Tokenizer;
 use dmexp_format::tokenizer::NO_TOKEN;
 
@@ -23,10 +24,7 @@ pub fn encode(tokenizer: &Tokenizer<'_>, feed: &[Feed], fresh: bool) -> Result<V
             Feed::Token(token) => tokens.push(*token),
             Feed::Text(text) => {
                 let tokenizer = if begins { *tokenizer } else { tokenizer.without_dummy_prefix() };
-                let mut scratch = vec![0; Tokenizer::scratch_words(text.len())];
-                let count = tokenizer.encode(text.as_bytes(), false, &mut scratch)?;
-                scratch.truncate(count);
-                tokens.append(&mut scratch);
+                tokens.append(&mut text::encode(&tokenizer, text.as_bytes(), false)?);
             }
         }
         begins = matches!(part, Feed::Token(_));

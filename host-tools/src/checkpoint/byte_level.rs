@@ -5,7 +5,7 @@
 
 use super::TokenizerSource;
 use crate::error::{Error, Result};
-use dmexp_format::tokenizer::{NO_TOKEN, PIECE_LEN_LIMIT, PreTokenizer, TokenizerFacts, TokenizerKind};
+use dmexp_format::tokenizer::{NO_TOKEN, Normalizer, PIECE_LEN_LIMIT, PreTokenizer, TokenizerFacts, TokenizerKind};
 use std::collections::{BTreeSet, HashMap};
 
 /// What the source says; [`ByteLevelBpe::build`] checks it.
@@ -21,6 +21,8 @@ pub struct ByteLevelBpe {
     pub pre_tokenizer: PreTokenizer,
     /// Whether a part that is a piece is taken as that piece, whatever the merges say (Llama 3).
     pub ignore_merges: bool,
+    /// What is done to text before it is split.
+    pub normalizer: Normalizer,
     /// Whether a prompt begins with `bos`.
     pub add_bos: bool,
     /// Begin of text.
@@ -107,6 +109,7 @@ impl ByteLevelBpe {
             n_special: special.len() as u32,
             pre_tokenizer: self.pre_tokenizer,
             ignore_merges: self.ignore_merges,
+            normalizer: self.normalizer,
             eos,
             ..TokenizerFacts::NONE
         };

@@ -11,6 +11,7 @@ use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
 use dmexp_tools::checkpoint::{Kind, TokenizerSource, recognise_path, tokenizer_file};
 use dmexp_tools::decode::{Cpu, CpuOptions, Loaded, TokenizerArrays};
 use dmexp_tools::error::{Error, Result};
+use dmexp_tools::text;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -152,10 +153,7 @@ pub(crate) fn for_checkpoint(name: &OsStr, bos: Option<u32>, vocab_size: u32) ->
 
 /// The tokens of `text`, with the token before a text's beginning if the tokenizer wants one.
 pub(crate) fn encode(tokenizer: &Tokenizer<'_>, text: &[u8], at_start: bool) -> Outcome<Vec<u32>> {
-    let mut scratch = vec![0; Tokenizer::scratch_words(text.len())];
-    let count = tokenizer.encode(text, at_start, &mut scratch)?;
-    scratch.truncate(count);
-    Ok(scratch)
+    Ok(text::encode(tokenizer, text, at_start)?)
 }
 
 /// Refuses tokens that the vocabulary does not have.

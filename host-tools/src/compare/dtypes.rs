@@ -6,8 +6,8 @@ use crate::checkpoint::Checkpoint;
 use crate::decode::{Cpu, CpuOptions, Decoder, Loaded};
 use crate::error::{Class, Error, Result};
 use crate::export::{self, Options};
+use crate::text;
 use dmexp::Sampler;
-use dmexp::tokenizer::Tokenizer;
 use dmexp_format::host::Figures;
 use dmexp_format::{DType, KvDType};
 use std::path::Path;
@@ -191,9 +191,8 @@ fn token_windows(loaded: &Loaded, request: &Request<'_>) -> Result<Vec<Vec<u32>>
     let model = loaded.model()?;
     let mut texts = Vec::new();
     for window in windows(request.text, request.windows, request.window_bytes) {
-        let mut tokens = vec![0; Tokenizer::scratch_words(window.len())];
-        let count = model.tokenizer().encode(window, true, &mut tokens).map_err(|error| loaded.explain(error))?;
-        tokens.truncate(count.min(model.context() as usize));
+        let mut tokens = text::encode(model.tokenizer(), window, true).map_err(|error| loaded.explain(error))?;
+        tokens.truncate(model.context() as usize);
         texts.push(tokens);
     }
     texts.retain(|tokens| !tokens.is_empty());

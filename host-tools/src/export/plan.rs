@@ -204,6 +204,7 @@ fn facts(tokenizer: &TokenizerSource, vocab_size: u32) -> Result<host::Tokenizer
         max_piece_len,
         pre_tokenizer,
         ignore_merges,
+        normalizer,
         eos,
         ..
     } = tokenizer.facts;
@@ -227,6 +228,7 @@ fn facts(tokenizer: &TokenizerSource, vocab_size: u32) -> Result<host::Tokenizer
         special: tokenizer.special.clone(),
         pre_tokenizer,
         ignore_merges,
+        normalizer,
         chat_template: tokenizer.chat_template.clone(),
     })
 }

@@ -108,10 +108,7 @@ fn rows(loaded: &Loaded, options: &CpuOptions<'_>, tokens: &[u32], each: &mut dy
 
 /// The tokens of a window, which is taken as the beginning of a text.
 fn encode(tokenizer: &Tokenizer<'_>, text: &[u8]) -> Result<Vec<u32>> {
-    let mut scratch = vec![0; Tokenizer::scratch_words(text.len())];
-    let count = tokenizer.encode(text, true, &mut scratch)?;
-    scratch.truncate(count);
-    Ok(scratch)
+    Ok(crate::text::encode(tokenizer, text, true)?)
 }
 
 /// Windows of the text, evenly spaced from its beginning to its end, cut where characters begin.

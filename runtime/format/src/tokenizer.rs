@@ -110,6 +110,27 @@ impl PreTokenizer {
     }
 }
 
+/// What is done to text before `byte_level_bpe` splits it. Hosts do it; on a chip, which has no room for the tables, text has to be normalised already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Normalizer {
+    /// Nothing.
+    #[default]
+    None,
+    /// Characters are composed: Unicode's normalisation form C (Qwen 2).
+    Nfc,
+}
+
+impl Normalizer {
+    /// The name in headers, where [`Normalizer::None`] is left out.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Nfc => "nfc",
+        }
+    }
+}
+
 /// Facts of a tokenizer, as the index records them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenizerFacts {
@@ -139,6 +160,8 @@ pub struct TokenizerFacts {
     pub pre_tokenizer: PreTokenizer,
     /// Whether `byte_level_bpe` takes a part that is a piece as that piece, whatever its merges say.
     pub ignore_merges: bool,
+    /// What the model's own tokenizer does to text before it splits it; [`Normalizer::None`] for other kinds than `byte_level_bpe`.
+    pub normalizer: Normalizer,
     /// End of text: each of these stops generation. Unused places are [`NO_TOKEN`] and come last.
     pub eos: [u32; 8],
 }
@@ -159,6 +182,7 @@ impl TokenizerFacts {
         n_special: 0,
         pre_tokenizer: PreTokenizer::None,
         ignore_merges: false,
+        normalizer: Normalizer::None,
         eos: [NO_TOKEN; 8],
     };
 
@@ -182,7 +206,7 @@ impl TokenizerFacts {
             other => return Err(wrong(TokenizerKey::Kind, Rule::Unknown, other, 3)),
         };
         let flags = u32_at(record, 8);
-        let known = if let TokenizerKind::ByteLevelBpe = kind { 7 } else { 3 };
+        let known = if let TokenizerKind::ByteLevelBpe = kind { 15 } else { 3 };
         if flags > known {
             return Err(wrong(TokenizerKey::Kind, Rule::Unknown, flags, known));
         }
@@ -203,6 +227,7 @@ impl TokenizerFacts {
             n_special: u32_at(record, 84),
             pre_tokenizer,
             ignore_merges: flags & 4 != 0,
+            normalizer: if flags & 8 != 0 { Normalizer::Nfc } else { Normalizer::None },
             eos: [
                 u32_at(record, 48),
                 u32_at(record, 52),
@@ -228,7 +253,8 @@ impl TokenizerFacts {
     pub fn to_record(&self) -> [u8; TOKENIZER_RECORD_LEN] {
         let [a0, a1, a2, a3] = self.arrays;
         let [e0, e1, e2, e3, e4, e5, e6, e7] = self.eos;
-        let flags = u32::from(self.add_bos) | u32::from(self.dummy_prefix) << 1 | u32::from(self.ignore_merges) << 2;
+        let nfc = u32::from(self.normalizer == Normalizer::Nfc);
+        let flags = u32::from(self.add_bos) | u32::from(self.dummy_prefix) << 1 | u32::from(self.ignore_merges) << 2 | nfc << 3;
         let head = [self.kind as u32, self.n_pieces, flags, self.bos, self.pad, self.unk, self.byte_base, self.max_piece_len];
         let tail = [a0, a1, a2, a3, e0, e1, e2, e3, e4, e5, e6, e7, self.pre_tokenizer as u32, self.n_special, 0, 0];
         let mut record = [0; TOKENIZER_RECORD_LEN];

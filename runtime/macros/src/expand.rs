@@ -192,12 +192,13 @@ fn config_code(config: &LlamaConfig) -> String {
 
 fn facts_code(facts: &TokenizerFacts) -> String {
     let TokenizerFacts { n_pieces, add_bos, dummy_prefix, bos, pad, unk, byte_base, max_piece_len, arrays, .. } = facts;
-    let TokenizerFacts { kind, n_special, pre_tokenizer, ignore_merges, eos, .. } = facts;
+    let TokenizerFacts { kind, n_special, pre_tokenizer, ignore_merges, normalizer, eos, .. } = facts;
     format!(
         "::dmexp::format::tokenizer::TokenizerFacts {{
             kind: ::dmexp::format::tokenizer::TokenizerKind::{kind:?}, n_pieces: {n_pieces}, add_bos: {add_bos}, dummy_prefix: {dummy_prefix},
             bos: {bos}, pad: {pad}, unk: {unk}, byte_base: {byte_base}, max_piece_len: {max_piece_len}, arrays: {arrays:?}, eos: {eos:?},
             n_special: {n_special}, pre_tokenizer: ::dmexp::format::tokenizer::PreTokenizer::{pre_tokenizer:?}, ignore_merges: {ignore_merges},
+            normalizer: ::dmexp::format::tokenizer::Normalizer::{normalizer:?},
         }}"
     )
 }

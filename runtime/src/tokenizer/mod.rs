@@ -90,6 +90,9 @@ impl<'a> Tokenizer<'a> {
     /// `at_start` says that a text begins here: the begin-of-text token goes first if the tokenizer wants one (`add_bos`). The space before
     /// the text (`dummy_prefix`) goes before any text that is not empty. No end-of-text token is added.
     ///
+    /// Text has to be normalised already where [`TokenizerFacts::normalizer`] names a form (Qwen 2's tokenizers want composed characters, NFC: `é` as U+00E9, not as `e` and U+0301): the tables for
+    /// it are larger than this crate. Other text gets other tokens than the model was trained on. The commands of the host normalise it.
+    ///
     /// # Errors
     /// [`Error::ScratchTooSmall`] before anything is done (at most [`Tokenizer::scratch_words`] are asked for); [`Error::NoToken`] with the
     /// first character that has no token and whose bytes have none; [`Error::Tokenizer`] if the file carries no tokenizer.

@@ -7,7 +7,7 @@ use super::value::Value;
 use crate::checkpoint::TokenizerSource;
 use crate::checkpoint::byte_level::{ByteLevelBpe, character_of};
 use crate::error::{Error, Result};
-use dmexp_format::tokenizer::PreTokenizer;
+use dmexp_format::tokenizer::{Normalizer, PreTokenizer};
 
 /// What GGUF's `token_type` says of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,10 +177,7 @@ fn byte_level(container: &Container<'_>, vocabulary: Vocabulary<'_>) -> Result<T
         }
         Some("smollm") => (PreTokenizer::Smollm, false, false),
         Some("llama-bpe" | "llama3" | "llama-v3") => (PreTokenizer::LlamaBpe, true, true),
-        Some("qwen2" | "deepseek-r1-qwen") => {
-            notes.push("text is not brought into Unicode's form NFC first, which Qwen's own tokenizer does".to_owned());
-            (PreTokenizer::Qwen2, false, false)
-        }
+        Some("qwen2" | "deepseek-r1-qwen") => (PreTokenizer::Qwen2, false, false),
         Some(other) => {
             let what = format!("tokenizer.ggml.pre is {other:?}, a pre-tokenizer that this version does not know");
             return Err(Error::not_a_model(what).advise("default, gpt-2, smollm, llama-bpe and qwen2 are known"));
@@ -219,6 +216,8 @@ fn byte_level(container: &Container<'_>, vocabulary: Vocabulary<'_>) -> Result<T
         special,
         pre_tokenizer,
         ignore_merges,
+        // The file does not say it; the tokenizers of this pre-tokenizer compose text first.
+        normalizer: if pre_tokenizer == PreTokenizer::Qwen2 { Normalizer::Nfc } else { Normalizer::None },
         add_bos,
         bos: vocabulary.bos,
         eos: vocabulary.eos,

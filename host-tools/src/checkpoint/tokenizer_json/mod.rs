@@ -48,7 +48,6 @@ pub(super) fn parse(bytes: &[u8], vocab_size: Option<u32>, settings: &Settings) 
     let ignore_merges = model.bool("ignore_merges")?.unwrap_or(false);
     let special: Vec<u32> = (0..count).filter(|id| tokens.by_id.get(id).is_none_or(|token| token.sort == Sort::Special)).collect();
     let mut source = if byte_level {
-        stages::byte_level_normalizer(stage("normalizer"), &mut notes)?;
         let written = |id: u32| match tokens.by_id.get(&id) {
             Some(token) if token.sort == Sort::Added => token.text.bytes().map(character_of).collect(),
             Some(token) => token.text.to_owned(),
@@ -60,6 +59,7 @@ pub(super) fn parse(bytes: &[u8], vocab_size: Option<u32>, settings: &Settings) 
             special,
             pre_tokenizer: stages::pre_tokenizer(stage("pre_tokenizer"))?,
             ignore_merges,
+            normalizer: stages::byte_level_normalizer(stage("normalizer"))?,
             add_bos: names.add_bos,
             bos: names.bos,
             eos: names.eos,

@@ -2,7 +2,8 @@
 //!
 //! A tokenizer.json merges pairs by rank; ours merges any pair whose text is a piece, by that piece's score. The two agree where (1) every way to cut a piece in two pieces is in the list, so that
 //! whatever ours can merge the list can; (2) the ranks of all the ways to make one piece stand together, so that a score a piece orders them; which holds for lists made of a sentencepiece model.
-//! Both are checked. Among the ways to make one piece the leftmost goes first, as in sentencepiece itself.
+//! Both are checked. That ranks order the ways to make one piece and a score does not makes no difference, for only one of them ever comes up: where the two halves of a piece stand side by side, nothing was
+//! merged across their borders yet, so what was merged within them is what is merged of that piece's text alone, in the same order, and that passes through one state of two symbols.
 
 use super::added::{Sort, Token, Tokens, shown_text};
 use super::stages::SPACE;

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::json::{Keys, shown};
 use crate::error::{Error, Result};
-use dmexp_format::tokenizer::PreTokenizer;
+use dmexp_format::tokenizer::{Normalizer, PreTokenizer};
 use serde_json::{Value, json};
 
 /// Sentencepiece's stand-in for a space.
@@ -59,16 +59,11 @@ pub(super) fn pre_tokenizer(value: &Value) -> Result<PreTokenizer> {
     found.filter(|_| plain).ok_or_else(|| unknown("pre_tokenizer", value))
 }
 
-/// What a byte-level tokenizer does to text before it splits it: nothing. `NFC` is let pass with a note, for it changes nothing in text that is composed already, as nearly all text is.
-pub(super) fn byte_level_normalizer(value: &Value, notes: &mut Vec<String>) -> Result<()> {
+/// What a byte-level tokenizer does to text before it splits it.
+pub(super) fn byte_level_normalizer(value: &Value) -> Result<Normalizer> {
     match steps(value, "normalizers").as_slice() {
-        [] => Ok(()),
-        [step] if step["type"] == "NFC" => {
-            let note =
-                "the tokenizer composes characters (Unicode's NFC) before it splits text, this version does not: give it composed text";
-            notes.push(note.to_owned());
-            Ok(())
-        }
+        [] => Ok(Normalizer::None),
+        [step] if step["type"] == "NFC" => Ok(Normalizer::Nfc),
         _ => Err(unknown("normalizer", value)),
     }
 }

@@ -7,7 +7,7 @@ use crate::checkpoint::tokenizer_settings::Settings;
 use crate::decode::TokenizerArrays;
 use crate::error::{Class, Error, Result};
 use dmexp::tokenizer::Tokenizer;
-use dmexp_format::tokenizer::{NO_TOKEN, PreTokenizer, TokenizerKind};
+use dmexp_format::tokenizer::{NO_TOKEN, Normalizer, PreTokenizer, TokenizerKind};
 use serde_json::{Map, Value, json};
 
 const SPACE: &str = "\u{2581}";
@@ -151,6 +151,23 @@ fn the_pre_tokenizers_of_llama_3_and_qwen_2_are_known_by_their_expressions() {
     let error = with(split(digits("{1,2}"))).unwrap_err();
     assert!(error.to_string().contains("its pre_tokenizer is \"Sequence\""), "{error}");
     assert!(with(json!({"type": "ByteLevel", "add_prefix_space": true, "use_regex": true})).is_err());
+}
+
+#[test]
+fn composing_text_first_is_carried() {
+    let mut file = byte_level();
+    assert_eq!(read(&file).unwrap().facts.normalizer, Normalizer::None);
+    for stage in [json!({"type": "NFC"}), json!({"type": "Sequence", "normalizers": [{"type": "NFC"}]})] {
+        file["normalizer"] = stage;
+        let source = read(&file).unwrap();
+        assert_eq!(source.facts.normalizer, Normalizer::Nfc);
+        let arrays = TokenizerArrays::new(&source);
+        let tokens = |text: &str| crate::text::encode(&arrays.tokenizer().unwrap(), text.as_bytes(), true).unwrap();
+        assert_eq!(tokens("e\u{301}"), tokens("\u{e9}"));
+        assert_ne!(encode(&source, "e\u{301}"), encode(&source, "\u{e9}"));
+    }
+    file["normalizer"] = json!({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]});
+    assert!(refused(&file).to_string().contains("its normalizer is \"Sequence\""));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::sequential::SequentialSettings;
 use super::{Figures, HeaderError};
 use crate::arch::Architecture;
 use crate::arch::llama::LlamaConfig;
-use crate::tokenizer::{NO_TOKEN, PreTokenizer, TokenizerFacts, TokenizerKind};
+use crate::tokenizer::{NO_TOKEN, Normalizer, PreTokenizer, TokenizerFacts, TokenizerKind};
 use crate::{DType, Dims, Error, KvDType, Planes};
 use std::collections::BTreeMap;
 
@@ -95,6 +95,8 @@ pub struct Tokenizer {
     pub pre_tokenizer: PreTokenizer,
     /// Whether `byte_level_bpe` takes a part that is a piece as that piece, whatever its merges say.
     pub ignore_merges: bool,
+    /// What is done to text before `byte_level_bpe` splits it; [`Normalizer::None`] for other kinds.
+    pub normalizer: Normalizer,
     /// The chat template's text, for hosts.
     pub chat_template: Option<String>,
 }
@@ -115,6 +117,7 @@ impl Tokenizer {
         special: Vec::new(),
         pre_tokenizer: PreTokenizer::None,
         ignore_merges: false,
+        normalizer: Normalizer::None,
         chat_template: None,
     };
 
@@ -142,6 +145,7 @@ impl Tokenizer {
             n_special: self.special.len() as u32,
             pre_tokenizer: self.pre_tokenizer,
             ignore_merges: self.ignore_merges,
+            normalizer: self.normalizer,
             eos,
         }
     }

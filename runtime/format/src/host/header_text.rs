@@ -7,7 +7,7 @@ use super::toml_text::{BOOL, F32, F64, Keys, TABLE, TABLE_LIST, TEXT, Text, U32,
 use super::{Figures, HeaderError};
 use crate::arch::Architecture;
 use crate::arch::llama::{LlamaConfig, RopeLayout};
-use crate::tokenizer::{NO_TOKEN, PreTokenizer, TokenizerKind};
+use crate::tokenizer::{NO_TOKEN, Normalizer, PreTokenizer, TokenizerKind};
 use crate::{ARITHMETIC, DType, Dims, KvDType};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -201,11 +201,13 @@ fn scalar_text(scalar: &Scalar) -> String {
 fn parse_tokenizer(table: Table, unknown: &mut Vec<String>) -> Result<Tokenizer, HeaderError> {
     let mut keys = Keys::new("tokenizer".into(), table);
     let kind = keys.named("kind", &TOKENIZERS)?;
-    let (pre_tokenizer, ignore_merges) = if kind == TokenizerKind::ByteLevelBpe {
+    let (pre_tokenizer, ignore_merges, normalizer) = if kind == TokenizerKind::ByteLevelBpe {
         let names = PreTokenizer::ALL.map(|pre_tokenizer| (pre_tokenizer.name(), pre_tokenizer));
-        (keys.named("pre_tokenizer", &names)?, keys.required("ignore_merges", &BOOL)?)
+        let pre_tokenizer = keys.named("pre_tokenizer", &names)?;
+        let normalizer = keys.named_or("normalizer", &[(Normalizer::Nfc.name(), Normalizer::Nfc)], Normalizer::None)?;
+        (pre_tokenizer, keys.required("ignore_merges", &BOOL)?, normalizer)
     } else {
-        (PreTokenizer::None, false)
+        (PreTokenizer::None, false, Normalizer::None)
     };
     let tokenizer = Tokenizer {
         kind,
@@ -221,6 +223,7 @@ fn parse_tokenizer(table: Table, unknown: &mut Vec<String>) -> Result<Tokenizer,
         special: keys.optional("special", &U32_LIST)?.unwrap_or_default(),
         pre_tokenizer,
         ignore_merges,
+        normalizer,
         chat_template: keys.optional("chat_template", &TEXT)?,
     };
     keys.list_rest(unknown);
@@ -249,6 +252,9 @@ fn tokenizer_text(text: &mut Text, tokenizer: &Tokenizer) {
     if tokenizer.kind == TokenizerKind::ByteLevelBpe {
         text.text("pre_tokenizer", tokenizer.pre_tokenizer.name());
         text.plain("ignore_merges", tokenizer.ignore_merges);
+        if tokenizer.normalizer != Normalizer::None {
+            text.text("normalizer", tokenizer.normalizer.name());
+        }
     }
     if let Some(template) = &tokenizer.chat_template {
         text.text("chat_template", template);

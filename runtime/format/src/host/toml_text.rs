@@ -110,6 +110,15 @@ impl Keys {
         Err(HeaderError::wrong(self.path_of(key), string(&name), names.join(" or ")))
     }
 
+    /// Takes a key whose value is one of a few names, or that is left out for `absent`.
+    pub(super) fn named_or<T: Copy>(&mut self, key: &'static str, choices: &[(&'static str, T)], absent: T) -> Result<T, HeaderError> {
+        if self.table.contains_key(key) {
+            return self.named(key, choices);
+        }
+        self.known.push(key);
+        Ok(absent)
+    }
+
     /// Takes a key whose value must be `allowed`, because it follows from the rest of the header.
     pub(super) fn equal<T: PartialEq + std::fmt::Display>(
         &mut self,

@@ -1,7 +1,8 @@
 //! Byte-level BPE: text is split as the model's pre-tokenizer says, then the bytes of each part are merged.
 //!
 //! For UTF-8 the tokens are those of Hugging Face's `tokenizers`. What is not UTF-8 is split as if each of its bytes were a character that is no letter, number or space, and encoded as it is:
-//! decoding gives the same bytes again. Text is not normalised (Qwen 2's own files ask for NFC: text that is not in it keeps its form here).
+//! decoding gives the same bytes again. Text is not normalised here: see
+//! [`Tokenizer::encode`].
 
 mod classes;
 mod split;

@@ -8,7 +8,7 @@ use crate::export::tests::{export, options};
 use crate::export::{Format, Report};
 use dmexp_format::DType;
 use dmexp_format::host::Header;
-use dmexp_format::tokenizer::{NO_TOKEN, PreTokenizer, TokenizerKind};
+use dmexp_format::tokenizer::{NO_TOKEN, Normalizer, PreTokenizer, TokenizerKind};
 
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
@@ -132,11 +132,13 @@ fn pre_tokenizers_are_known_by_name() {
         ("smollm", PreTokenizer::Smollm, false, false),
         ("llama-bpe", PreTokenizer::LlamaBpe, true, true),
         ("qwen2", PreTokenizer::Qwen2, false, false),
+        ("deepseek-r1-qwen", PreTokenizer::Qwen2, false, false),
     ] {
         let mut file = byte_level();
         file.set("tokenizer.ggml.pre", name).unset("tokenizer.ggml.add_bos_token");
         let facts = tokenizer(&file).facts;
         assert_eq!((facts.pre_tokenizer, facts.ignore_merges, facts.add_bos), (pre_tokenizer, ignore_merges, add_bos), "{name}");
+        assert_eq!(facts.normalizer == Normalizer::Nfc, pre_tokenizer == PreTokenizer::Qwen2, "{name}");
     }
     let mut file = byte_level();
     file.set("tokenizer.ggml.pre", "deepseek-llm");

@@ -2,7 +2,7 @@
 
 use super::make::{self, File, index_start, payload_start, put_u16, put_u32, put_u64, seal, seal_payload};
 use crate::file::ModelFile;
-use crate::tokenizer::{NO_TOKEN, PreTokenizer, TokenizerKind};
+use crate::tokenizer::{NO_TOKEN, Normalizer, PreTokenizer, TokenizerKind};
 use crate::{ConfigKey, Error, Part, Rule, TokenizerKey};
 
 /// The error of the right file after an edit of its fixed part, header, index or padding.
@@ -385,6 +385,7 @@ fn class_14_a_byte_level_tokenizer_is_checked() {
     let facts = |change: fn(&mut crate::tokenizer::TokenizerFacts)| tokenizer(built_refused(|file| change(&mut file.facts)));
     assert_eq!(facts(|f| f.pre_tokenizer = PreTokenizer::Gpt2), (TokenizerKey::PreTokenizer, Rule::Zero));
     assert_eq!(facts(|f| f.ignore_merges = true), (TokenizerKey::Kind, Rule::Unknown));
+    assert_eq!(facts(|f| f.normalizer = Normalizer::Nfc), (TokenizerKey::Kind, Rule::Unknown));
     assert_eq!(tokenizer(index_refused(|b, start| put_u32(b, start + 208, 5))), (TokenizerKey::PreTokenizer, Rule::Unknown));
 }
 

@@ -3,7 +3,7 @@
 use super::tiny::{CONFIG, made_up, tiny, tokenizer};
 use crate::arch::llama::{LlamaConfig, RopeLayout};
 use crate::host::{Figures, Golden, GoldenPosition, Header, HeaderError, Scalar, Tokenizer, derive_index};
-use crate::tokenizer::{PreTokenizer, TokenizerKind};
+use crate::tokenizer::{Normalizer, PreTokenizer, TokenizerKind};
 use crate::{DType, Error, KvDType};
 use proptest::prelude::*;
 
@@ -90,6 +90,7 @@ prop_compose! {
             special: if kind.arrays().is_some() { (0..6).filter(|token| max_piece_len >> token & 1 != 0).collect() } else { Vec::new() },
             pre_tokenizer: if byte_level { PreTokenizer::ALL[max_piece_len as usize % 5] } else { PreTokenizer::None },
             ignore_merges: byte_level && add_bos,
+            normalizer: if byte_level && dummy_prefix { Normalizer::Nfc } else { Normalizer::None },
             chat_template: texts.0,
         };
         let mut header = made_up(config, tokenizer, &figures, scaling);
