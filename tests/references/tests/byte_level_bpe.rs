@@ -1,15 +1,17 @@
 //! Byte-level BPE gives the tokens that Hugging Face's `tokenizers` gives, for every pre-tokenizer: on a vocabulary trained here, and on SmolLM2's where `DMEXP_SMOLLM2` names its GGUF file.
 
 use dmexp::tokenizer::Tokenizer;
-use dmexp_format::tokenizer::{NO_TOKEN, PreTokenizer};
+use dmexp_format::tokenizer::{NO_TOKEN, Normalizer, PreTokenizer};
 use dmexp_tools::checkpoint::TokenizerSource;
 use dmexp_tools::checkpoint::byte_level::{ByteLevelBpe, character_of};
 use dmexp_tools::decode::TokenizerArrays;
+use dmexp_tools::text;
 use serde_json::{Value, json};
 use std::path::Path;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::normalizers::NFC;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl};
+use tokenizers::{DecoderWrapper, NormalizedString, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl};
 
 type Reference = TokenizerImpl<BPE, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
@@ -295,6 +297,75 @@ fn ignored_merges_are_those_of_the_reference() {
     for text in strings() {
         assert_eq!(encode(&tokenizer, text.as_bytes()).unwrap(), reference.encode(text.as_str(), false).unwrap().get_ids(), "{text:?}");
     }
+}
+
+/// Texts of characters taken apart: all that there are, and random ones with marks in any order, older and newer than the tables of the reference.
+fn apart() -> Vec<String> {
+    let mut numbers = Numbers(0xACC);
+    let decomposed = |text: &str| {
+        let mut text = NormalizedString::from(text);
+        text.nfd();
+        text.get().to_owned()
+    };
+    let all: Vec<String> =
+        (0..=0x0010_FFFF).filter_map(char::from_u32).map(String::from).filter(|text| decomposed(text) != *text).collect();
+    assert!(all.len() > 13_000, "{}", all.len());
+    let mut texts: Vec<String> = all.chunks(40).map(|some| decomposed(&some.concat())).collect();
+    texts.extend(all.chunks(40).map(<[String]>::concat));
+    // Marks of Unicode 9 and before, Hangul's letters, and characters that came later: a composing letter (16), marks (10, 11, 14).
+    let marks = [
+        "\u{301}",
+        "\u{323}",
+        "\u{308}",
+        "\u{327}",
+        "\u{345}",
+        "\u{5B0}",
+        "\u{3099}",
+        "\u{93C}",
+        "\u{9BE}",
+        "\u{1161}",
+        "\u{11A8}",
+        "\u{16D67}",
+        "\u{1DF9}",
+        "\u{10D24}",
+        "\u{1DFA}",
+    ];
+    let bases =
+        ["a", "E", "o", "s", "\u{3B1}", "\u{5D0}", "\u{304B}", "\u{9C7}", "\u{1100}", "\u{16D63}", "\u{AC00}", " ", "1", "\u{FFFD}", ""];
+    for _ in 0..8000 {
+        let mut text = String::new();
+        for _ in 0..1 + numbers.below(6) {
+            text.push_str(numbers.pick(&bases));
+            for _ in 0..numbers.below(4) {
+                text.push_str(numbers.pick(&marks));
+            }
+        }
+        texts.push(text);
+    }
+    texts
+}
+
+/// Qwen 2's way: composed first.
+#[test]
+fn composed_text_has_the_tokens_of_the_reference() {
+    let which = PreTokenizer::Qwen2;
+    let mut reference = trained(which);
+    let mut source = source(&reference, which);
+    reference.with_normalizer(Some(NormalizerWrapper::NFC(NFC)));
+    let plain = TokenizerArrays::new(&source);
+    source.facts.normalizer = Normalizer::Nfc;
+    let arrays = TokenizerArrays::new(&source);
+    let (plain, tokenizer) = (plain.tokenizer().unwrap(), arrays.tokenizer().unwrap());
+    let texts: Vec<String> = strings().into_iter().chain(apart()).collect();
+    let mut differ = 0;
+    for text in &texts {
+        let expected = reference.encode(text.as_str(), false).unwrap();
+        let tokens = text::encode(&tokenizer, text.as_bytes(), false).unwrap();
+        assert_eq!(tokens, expected.get_ids(), "{text:?}");
+        differ += usize::from(encode(&plain, text.as_bytes()).unwrap() != tokens);
+    }
+    println!("{} texts are equal; {differ} have other tokens where they are not composed", texts.len());
+    assert!(differ > 4000, "{differ}");
 }
 
 #[test]
