@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct SourceArgs {
-    /// The training checkpoint: a file, or the folder of a Hugging Face model
+    /// The training checkpoint: a file, or the folder of a Hugging Face model or of Meta's
     #[arg(long, value_name = "PATH", conflicts_with_all = ["ckpt_dir", "ckpt_name"])]
     checkpoint: Option<PathBuf>,
     /// The folder of dormouse's checkpoints [default: checkpoints]

@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Make a .dmexp file of a training checkpoint
 ///
-/// Reads llama2.c checkpoints (v0, v1 and v2), GGUF files of the Llama family, folders of Hugging Face models (Llama, Mistral, Qwen2), dormouse's checkpoints (with the .config.toml beside them) and RustyML files (with --arch), whatever they are called. A value that the element type cannot hold is refused, not clipped. The file appears when it is whole and checked: a failed or stopped export leaves what was there before.
+/// Reads llama2.c checkpoints (v0, v1, v2 and ckpt.pt), folders of Hugging Face models (Llama, Mistral, Qwen2) and of Meta's (params.json), GGUF files of Llama and Qwen2, dormouse's checkpoints (with the .config.toml beside them) and, with --arch, RustyML models; which it is, its bytes say, whatever it is called. A value that the element type cannot hold is refused, not clipped. The file appears when it is whole and checked: a failed or stopped export leaves what was there before.
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 #[derive(Debug, Args)]
 #[command(after_help = "\
