@@ -248,7 +248,7 @@ fn report_25_counts_are_strict() {
     line(folder.path(), "generate --export tiny.dmexp --steps 33").refused(1, &["33 new tokens", "the context has 32"]);
     line(folder.path(), "generate --export tiny.dmexp --context 33").refused(1, &["33", "32"]);
     line(folder.path(), "generate --export tiny.dmexp --context 0").refused(2, &["--context"]);
-    line(folder.path(), "generate --export tiny.dmexp --kv q8").refused(2, &["f32 or f16"]);
+    line(folder.path(), "generate --export tiny.dmexp --kv q4").refused(2, &["f32, f16 or q8"]);
     let one = line(folder.path(), "generate --export tiny.dmexp --context 1").ok();
     assert!(one.err.contains("1 new token; stopped: all 1 positions"), "{}", one.err);
 }

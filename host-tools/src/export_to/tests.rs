@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
+/// The formats that can say a Llama.
+const LLAMA: [Destination; 2] = [Destination::Safetensors, Destination::Llama2cV0];
+
 fn to(path: &Path, format: Destination, out: &Path) -> Result<Report, Error> {
     run(path, format, out, &AtomicBool::new(false), &mut |_, _| ())
 }
@@ -110,13 +113,19 @@ fn what_a_format_cannot_say_is_refused_by_name() {
     let quantised = exported(&folder, &open(SMALL.random()), DType::Q8, Format::V2);
     let odd = TempDir::new().unwrap();
     let odd_file = exported(&odd, &changed(|_, inv_freq| inv_freq[1] = 0.123), DType::F32, Format::V2);
-    for destination in Destination::ALL {
+    for destination in LLAMA {
         let out = folder.path().join("out");
         let error = to(&quantised, destination, &out).unwrap_err();
         assert!(error.class() == Class::Request && error.to_string().contains("tok_embeddings.weight as q8"), "{error}");
         let error = to(&odd_file, destination, &out).unwrap_err();
         assert!(error.class() == Class::Request && error.to_string().contains("rotation frequencies"), "{error}");
         assert!(!out.exists());
+    }
+    for destination in [Destination::RustyMl, Destination::RustyMlV3] {
+        let out = folder.path().join("out");
+        let error = to(&odd_file, destination, &out).unwrap_err();
+        let what = format!("is of the architecture \"llama\", which {} has no form for", destination.name());
+        assert!(error.class() == Class::Request && error.to_string().contains(&what) && !out.exists(), "{error}");
     }
     assert!(Destination::from_name("gguf").unwrap_err().to_string().contains("safetensors, llama2c-v0"));
 }
@@ -170,7 +179,7 @@ fn stopping_and_failing_leave_nothing_and_tokenizers_are_mentioned() {
     made.tokenizer = Some(tokenizer(300));
     let file = exported(&folder, &made, DType::Bf16, Format::V2);
     let before = names(folder.path());
-    for destination in Destination::ALL {
+    for destination in LLAMA {
         let out = folder.path().join("out");
         let mut stopped = 0;
         loop {
@@ -198,7 +207,7 @@ fn stopping_and_failing_leave_nothing_and_tokenizers_are_mentioned() {
     bytes[last] ^= 1;
     let damaged = folder.path().join("damaged.dmexp");
     fs::write(&damaged, bytes).unwrap();
-    for destination in Destination::ALL {
+    for destination in LLAMA {
         let error = to(&damaged, destination, &folder.path().join("out")).unwrap_err();
         assert_eq!(error.class(), Class::Damaged, "{error}");
     }

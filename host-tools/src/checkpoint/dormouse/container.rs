@@ -35,7 +35,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Container> {
     let (at, words, importer) = if modern { (8, 5, "dormouse v2") } else { (0, 3, "dormouse, before v2") };
     let start = at + 8 * words;
     let Some(head) = bytes.get(at..start) else {
-        return Err(Error::damaged(format!("has {} bytes: the head of a dormouse checkpoint has {start}", bytes.len())));
+        return Err(Error::damaged(format!("has {} bytes: the head of a dormouse checkpoint has {start}", bytes.len()))
+            .advise("the file is cut or damaged: copy it again"));
     };
     let (head, _) = head.as_chunks::<8>();
     let mut numbers = head.iter().map(|word| u64::from_le_bytes(*word));

@@ -6,10 +6,11 @@ mod hostile;
 mod kinds;
 mod llama2c;
 mod made;
+mod meta;
 mod pickles;
 mod pytorch;
 mod tokenizers;
-mod torch;
+pub(in crate::checkpoint) mod torch;
 mod user_reports;
 
 use std::path::PathBuf;

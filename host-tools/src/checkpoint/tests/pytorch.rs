@@ -3,7 +3,7 @@
 use super::data;
 use super::llama2c::source;
 use super::made::SHAPE;
-use super::torch::{FLOAT, Made, Torch, float, int, small, text};
+use super::torch::{BFLOAT16, FLOAT, HALF, Made, Torch, float, int, small, text};
 use crate::checkpoint::{Checkpoint, from_bytes, open};
 use crate::error::{Class, Error};
 use half::{bf16, f16};
@@ -79,6 +79,47 @@ fn the_made_checkpoint_is_read_from_both_containers() {
             assert!(arrays(&made, |v| v) == arrays(&reference, |v| v));
         }
     }
+}
+
+#[test]
+fn half_precision_storages_are_read_to_the_bit() {
+    let to_f16: Round = |value| f16::from_f32(value).to_f32();
+    let to_bf16: Round = |value| bf16::from_f32(value).to_f32();
+    for shape in [SHAPE, SHAPE.untied()] {
+        for (class, round) in [(HALF, to_f16), (BFLOAT16, to_bf16)] {
+            let whole = read(Torch::new(shape).zip()).unwrap();
+            let mut torch = Torch::new(shape);
+            let names: Vec<String> = torch.tensors.iter().map(|tensor| tensor.name.clone()).collect();
+            for name in names.iter().filter(|name| !(shape.tied && *name == "output.weight")) {
+                torch.narrow(name, class);
+            }
+            if shape.tied {
+                torch.tensor("output.weight").class = class;
+            }
+            for bytes in [torch.zip(), torch.legacy()] {
+                let made = read(bytes).unwrap();
+                assert!(arrays(&made, |v| v) == arrays(&whole, round), "{class}");
+                assert_eq!(source(&made).config, source(&whole).config);
+            }
+        }
+    }
+    // Each tensor has its own type: norms often stay in f32.
+    let mut torch = Torch::new(SHAPE.untied());
+    torch.narrow("layers.1.feed_forward.w2.weight", HALF);
+    torch.narrow("output.weight", BFLOAT16);
+    let (made, whole) = (read(torch.zip()).unwrap(), read(Torch::new(SHAPE.untied()).zip()).unwrap());
+    for ((name, found), (_, wanted)) in arrays(&made, |v| v).into_iter().zip(arrays(&whole, |v| v)) {
+        let round = match name.as_str() {
+            "layers.1.feed_forward.w2.weight" => to_f16,
+            "output.weight" => to_bf16,
+            _ => |value| value,
+        };
+        assert_eq!(found, wanted.into_iter().map(|bits| round(f32::from_bits(bits)).to_bits()).collect::<Vec<_>>(), "{name}");
+    }
+    // A storage shorter than its type calls for is damaged, not read past.
+    torch.storages.last_mut().unwrap().1.pop();
+    let error = read(torch.zip()).unwrap_err();
+    assert!(error.class() == Class::Damaged && error.to_string().contains("storage"), "{error}");
 }
 
 #[test]

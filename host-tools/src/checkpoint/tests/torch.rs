@@ -1,12 +1,15 @@
 //! `PyTorch` checkpoints made in memory: a small pickle writer (protocol 2) and both containers, written from the description of the formats.
 
 use super::made::{SHAPE, Shape};
+use half::{bf16, f16};
 use std::io::{Cursor, Write};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 /// The type of a storage, as its class is called.
-pub(super) const FLOAT: &str = "FloatStorage";
+pub(in crate::checkpoint) const FLOAT: &str = "FloatStorage";
+pub(in crate::checkpoint) const HALF: &str = "HalfStorage";
+pub(in crate::checkpoint) const BFLOAT16: &str = "BFloat16Storage";
 
 /// A tensor of a state dict, in its own storage unless `storage` names another's.
 #[derive(Clone, Debug)]
@@ -23,7 +26,7 @@ pub(super) struct Made {
 
 /// A checkpoint, before it is written.
 #[derive(Clone, Debug)]
-pub(super) struct Torch {
+pub(in crate::checkpoint) struct Torch {
     pub(super) tensors: Vec<Made>,
     pub(super) storages: Vec<(String, Vec<u8>)>,
     /// `model_args`, values as they are pickled.
@@ -55,6 +58,17 @@ pub(super) fn pickled(value: &[u8]) -> Vec<u8> {
     [b"\x80\x02".as_slice(), value, b"."].concat()
 }
 
+/// The values as a storage of `class` holds them.
+fn stored(class: &str, values: &[f32]) -> Vec<u8> {
+    let values = values.iter();
+    match class {
+        FLOAT => values.flat_map(|value| value.to_le_bytes()).collect(),
+        HALF => values.flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect(),
+        BFLOAT16 => values.flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect(),
+        other => panic!("no values are made for {other}"),
+    }
+}
+
 impl Made {
     fn pickled(&self, legacy: bool) -> Vec<u8> {
         let numbers = |numbers: &[usize]| tuple(&numbers.iter().map(|n| int(*n as i32)).collect::<Vec<_>>());
@@ -75,7 +89,7 @@ impl Torch {
     pub(super) fn new(shape: Shape) -> Self {
         let kv = shape.kv_heads * shape.dim / shape.heads;
         let (d, f) = (shape.dim, shape.hidden);
-        let mut torch = Self { tensors: Vec::new(), storages: Vec::new(), args: Vec::new() };
+        let mut torch = Self::empty();
         for (name, layers) in shape.weights() {
             for (layer, values) in layers.iter().enumerate() {
                 let in_layer = name.contains("attention") || name.contains('f');
@@ -106,12 +120,32 @@ impl Torch {
         torch
     }
 
+    /// No tensors and no arguments.
+    pub(in crate::checkpoint) fn empty() -> Self {
+        Self { tensors: Vec::new(), storages: Vec::new(), args: Vec::new() }
+    }
+
     pub(super) fn add(&mut self, name: &str, sizes: &[usize], values: &[f32]) {
+        self.add_as(FLOAT, name, sizes, values);
+    }
+
+    /// Adds a tensor whose storage is of `class`, the values rounded to it.
+    pub(in crate::checkpoint) fn add_as(&mut self, class: &'static str, name: &str, sizes: &[usize], values: &[f32]) {
         let storage = self.storages.len().to_string();
         let strides = (0..sizes.len()).map(|axis| sizes[axis + 1..].iter().product()).collect();
-        self.storages.push((storage.clone(), values.iter().flat_map(|value| value.to_le_bytes()).collect()));
+        self.storages.push((storage.clone(), stored(class, values)));
         let (sizes, count) = (sizes.to_vec(), values.len());
-        self.tensors.push(Made { name: name.to_owned(), class: FLOAT, storage, count, offset: 0, sizes, strides });
+        self.tensors.push(Made { name: name.to_owned(), class, storage, count, offset: 0, sizes, strides });
+    }
+
+    /// Stores a tensor that has its storage for itself as `class`.
+    pub(super) fn narrow(&mut self, name: &str, class: &'static str) {
+        let tensor = self.tensor(name);
+        tensor.class = class;
+        let key = tensor.storage.clone();
+        let (_, bytes) = self.storages.iter_mut().find(|(storage, _)| *storage == key).unwrap();
+        let values: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        *bytes = stored(class, &values);
     }
 
     pub(super) fn tensor(&mut self, name: &str) -> &mut Made {
@@ -137,18 +171,33 @@ impl Torch {
         zip(&self.object(false), &self.storages)
     }
 
+    /// The tensors alone, without arguments.
+    pub(in crate::checkpoint) fn state_zip(&self) -> Vec<u8> {
+        zip(&pickled(&self.state(false)), &self.storages)
+    }
+
     /// As `torch.save` wrote before.
     pub(super) fn legacy(&self) -> Vec<u8> {
+        self.legacy_of(&self.object(true))
+    }
+
+    /// The tensors alone, as it wrote them before.
+    pub(in crate::checkpoint) fn state_legacy(&self) -> Vec<u8> {
+        self.legacy_of(&pickled(&self.state(true)))
+    }
+
+    fn legacy_of(&self, object: &[u8]) -> Vec<u8> {
         let mut file = pickled(b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19");
         file.extend(pickled(&int(1001)));
         file.extend(pickled(&dict(&[(text("protocol_version"), int(1001)), (text("little_endian"), b"\x88".to_vec())])));
-        file.extend(self.object(true));
+        file.extend(object);
         let named = |key: &str| self.tensors.iter().any(|tensor| tensor.storage == key);
         let storages: Vec<_> = self.storages.iter().filter(|(key, _)| named(key)).collect();
         let keys: Vec<u8> = storages.iter().flat_map(|(key, _)| text(key)).collect();
         file.extend(pickled(&[b"](".as_slice(), &keys, b"e"].concat()));
-        for (_, bytes) in storages {
-            file.extend((bytes.len() as u64 / 4).to_le_bytes());
+        for (key, bytes) in storages {
+            let count = self.tensors.iter().find(|tensor| tensor.storage == *key).map_or(0, |tensor| tensor.count);
+            file.extend((count as u64).to_le_bytes());
             file.extend(bytes);
         }
         file

@@ -4,6 +4,7 @@ mod config;
 mod files;
 mod forward;
 mod made;
+mod pytorch;
 mod rope;
 mod shared;
 mod tokenizers;
