@@ -2,17 +2,20 @@
 
 mod cli_support;
 
-use cli_support::{Ran, TINY, any, checkpoint, files, folder, line, run, shared, tiny, tokenizer_bin};
+use cli_support::{Ran, Shape, TINY, any, checkpoint, files, folder, line, run, shared, tiny, tokenizer_bin};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+
+/// Large enough that its weights are more than the file's head, and with a context that the windows do not fill.
+const MADE: Shape = Shape { dim: 32, hidden: 48, layers: 1, heads: 2, kv_heads: 1, vocab: 256, seq: 32 };
 
 const TEXT: &str = "Lily and Tom went to the park. They saw a big dog. \"Hello,\" said the dog. ";
 
 /// A folder with a checkpoint whose tokens are bytes, and a text.
 fn prepared() -> tempfile::TempDir {
     let folder = folder();
-    fs::write(folder.path().join("tiny.bin"), checkpoint(&TINY, any)).unwrap();
+    fs::write(folder.path().join("tiny.bin"), checkpoint(&MADE, any)).unwrap();
     fs::write(folder.path().join("text.txt"), TEXT.repeat(3)).unwrap();
     folder
 }
@@ -123,8 +126,8 @@ fn the_table_is_written_as_csv_and_drawn_as_svg() {
 #[test]
 fn a_type_that_cannot_hold_the_weights_is_a_row_that_says_why() {
     let folder = prepared();
-    let large = |place: usize| if place == 256 * 8 + 8 + 3 { 70000.0 } else { any(place) };
-    fs::write(folder.path().join("tiny.bin"), checkpoint(&TINY, large)).unwrap();
+    let large = |place: usize| if place == 256 * 32 + 32 + 3 { 70000.0 } else { any(place) };
+    fs::write(folder.path().join("tiny.bin"), checkpoint(&MADE, large)).unwrap();
     let found = compare(folder.path(), "--json --dtypes f16,bf16 --csv table.csv").json();
     assert!(row(&found, "f16")["refused"].as_str().unwrap().contains("70000"), "{found}");
     assert!(row(&found, "bf16")["kl"].is_f64());
@@ -165,7 +168,7 @@ fn what_cannot_be_compared_is_refused_in_one_line() {
 #[test]
 fn a_text_without_a_token_is_named() {
     let folder = folder();
-    fs::write(folder.path().join("tiny.bin"), checkpoint(&cli_support::Shape { vocab: 100, ..TINY }, any)).unwrap();
+    fs::write(folder.path().join("tiny.bin"), checkpoint(&Shape { vocab: 100, ..TINY }, any)).unwrap();
     fs::write(folder.path().join("text.txt"), "abc~").unwrap();
     line(folder.path(), "compare dtypes tiny.bin --tokenizer bytes --text text.txt").refused(1, &["byte"]);
 }
@@ -202,5 +205,5 @@ fn stories260k_is_nearer_to_itself_in_f16_than_in_bf16() {
     let number = |dtype: &str, key: &str| row(&found, dtype)[key].as_f64().unwrap();
     assert!(number("f32", "perplexity") < 4.0, "{found}");
     assert!(number("f16", "kl") < number("bf16", "kl") && number("bf16", "kl") < 1e-3, "{found}");
-    assert_eq!((number("f16", "top1"), number("f16", "flushed")), (1.0, 0.0));
+    assert!(number("f16", "top1") > 0.99 && number("f16", "flushed") == 0.0, "{found}");
 }

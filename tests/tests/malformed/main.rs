@@ -205,9 +205,11 @@ fn class_10_names() {
 
 #[test]
 fn class_11_types_and_groups() {
-    for code in [3u8, 77, 255] {
+    for code in [8u8, 77, 255] {
         record_refused(1, 6, &[code], &["tensor 1", "element type", &code.to_string()]);
     }
+    // A vector of f32 that says it is q8.
+    record_refused(1, 6, &[3], &["tensor 1", "96 has not the bytes that dims and type need (36)"]);
     for group in [1u32, 24, 25, u32::MAX] {
         record_refused(2, 24, &group.to_le_bytes(), &["tensor 2", &group.to_string()]);
     }
