@@ -41,10 +41,9 @@ fn folder(params: &Value, parts: usize, embedding: Embedding) -> TempDir {
                 "tok_embeddings.weight" => (SHAPE.vocab, matches!(embedding, Embedding::Columns)),
                 "output.weight" => (SHAPE.vocab, false),
                 "attention.wq.weight" => (d, false),
-                "attention.wo.weight" => (d, true),
+                "attention.wo.weight" | "feed_forward.w2.weight" => (d, true),
                 "attention.wk.weight" | "attention.wv.weight" => (kv, false),
                 "feed_forward.w1.weight" | "feed_forward.w3.weight" => (f, false),
-                "feed_forward.w2.weight" => (d, true),
                 _ => (1, false),
             };
             for (layer, values) in layers.iter().enumerate() {
