@@ -87,6 +87,7 @@ fn steps() -> Vec<Step> {
         step("lint-boards", || board::ALL.iter().try_for_each(lint_board)),
         step("unit-tests", || cargo(&["test", "--locked"])),
         step("end-to-end", || cargo(&["test", "--locked", "--package", "dmexp-tests"])),
+        step("references", || cargo(&["test", "--locked", "--package", "dmexp-references"])),
         step("32-bit", test_on_32_bits),
         step("features", check_features),
         step("documentation", || {
