@@ -3,6 +3,7 @@
 use crate::format::arch::llama::LlamaConfig;
 use crate::format::layout::LlamaLayout;
 use crate::format::{DType, Dims, KvDType, Planes, TensorView};
+use crate::ops::kv::is_built;
 
 /// Puts bytes at an address that suits every element type and the widest loads.
 #[repr(C, align(64))]
@@ -58,6 +59,21 @@ pub const fn require_dtype(code: u8) {
     assert!(code != 3 || cfg!(feature = "q8"), "this model has weights in q8: build `dmexp` with the feature `q8`");
     assert!(code != 4 || cfg!(feature = "q4"), "this model has weights in q4: build `dmexp` with the feature `q4`");
     assert!(code != 5 || cfg!(feature = "t2"), "this model has weights in t2: build `dmexp` with the feature `t2`");
+}
+
+/// Stops the build where what keeps keys and values as this type was left out.
+///
+/// # Panics
+/// While compiling, if the feature is off.
+pub const fn require_kv(kv: KvDType) {
+    if is_built(kv) {
+        return;
+    }
+    match kv {
+        KvDType::F32 => panic!("`kv = f32`: build `dmexp` with the feature `kv-f32`"),
+        KvDType::F16 => panic!("`kv = f16`, which is what it is where nothing is said: build `dmexp` with the feature `kv-f16`"),
+        _ => panic!("`kv = q8`: build `dmexp` with the feature `kv-q8`"),
+    }
 }
 
 /// Stops the build where the tokenizer of this kind was left out.

@@ -31,9 +31,10 @@ fn class_and_advice(error: &FormatError) -> (Class, &'static str) {
         FormatError::Version { .. } | FormatError::Arithmetic { .. } => {
             (Class::NotAModel, "use the version of dmexp that made it, or export it again with this one")
         }
-        FormatError::TomlNotBuilt | FormatError::DTypeNotBuilt { .. } | FormatError::TokenizerNotBuilt { .. } => {
-            (Class::NotAModel, "use a build that has it")
-        }
+        FormatError::TomlNotBuilt
+        | FormatError::DTypeNotBuilt { .. }
+        | FormatError::KvNotBuilt { .. }
+        | FormatError::TokenizerNotBuilt { .. } => (Class::NotAModel, "use a build that has it"),
         FormatError::Truncated { .. } | FormatError::Checksum { .. } => (Class::Damaged, "copy or download it again, or export it again"),
         FormatError::TrailingBytes { .. } => {
             (Class::Damaged, "something was appended, or the header was edited: copy or download it again")

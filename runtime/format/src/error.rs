@@ -191,6 +191,11 @@ pub enum Error {
         /// The type's code in the index.
         code: u8,
     },
+    /// Support for keys and values of this type was left out of the build: turn on the cargo feature `kv-` and its name.
+    KvNotBuilt {
+        /// The type asked for.
+        kv: crate::dtype::KvDType,
+    },
     /// Support for this kind of tokenizer was left out of the build.
     TokenizerNotBuilt {
         /// The kind that the file has.

@@ -108,6 +108,7 @@ impl fmt::Display for Error {
                 Some(name) => write!(f, "tensor {tensor} is {name}: build with the cargo feature `{name}`"),
                 None => write!(f, "tensor {tensor} has element type {code}"),
             },
+            Self::KvNotBuilt { kv } => write!(f, "keys and values as {kv}: build with the cargo feature `kv-{kv}`"),
             Self::TokenizerNotBuilt { kind } => write!(f, "the tokenizer is {}: build with the cargo feature `bpe`", kind.name()),
             Self::NonFinite { tensor, element } => write!(f, "tensor {tensor}: element {element} is not finite"),
             Self::Quantised { tensor, plane, place, found } => {

@@ -94,7 +94,7 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
             pub const ARENA_LEN: usize = ::dmexp::__macro::arena_len(&Self::CONFIG, Self::CONTEXT, Self::KV);
             /// The model; nothing is left to check.
             pub fn bind() -> ::dmexp::Model<'static> {{
-                const _: () = {{ {dtypes} ::dmexp::__macro::require_tokenizer({kind}); }};
+                const _: () = {{ {dtypes} ::dmexp::__macro::require_tokenizer({kind}); ::dmexp::__macro::require_kv({kv}); }};
                 {statics}
                 {inv_freq}
                 {section}

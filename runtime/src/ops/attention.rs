@@ -1,10 +1,11 @@
 //! Attention of one position over the cached ones. Called by the models once a layer and step.
 
 use super::chip;
-use super::kv::{IntegerRows, KvHead, KvRows};
+use super::kv::{IntegerRows, KvHead, KvRows, is_built};
 use super::math::sqrt;
 use super::parts::parts;
 use super::sum::sum8;
+use crate::format::KvDType;
 
 /// How the heads of a layer lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,12 +88,13 @@ pub fn attention(
 fn rows_of(rows: KvRows<'_>, first: usize, end: usize, stride: usize, n_kv_heads: usize) -> Option<KvRows<'_>> {
     let elements = first.checked_mul(stride)?..end.checked_mul(stride)?;
     Some(match rows {
-        KvRows::F32(rows) => KvRows::F32(rows.get(elements)?),
-        KvRows::F16(rows) => KvRows::F16(rows.get(elements)?),
-        KvRows::Q8(rows) => KvRows::Q8(IntegerRows {
+        KvRows::F32(rows) if is_built(KvDType::F32) => KvRows::F32(rows.get(elements)?),
+        KvRows::F16(rows) if is_built(KvDType::F16) => KvRows::F16(rows.get(elements)?),
+        KvRows::Q8(rows) if is_built(KvDType::Q8) => KvRows::Q8(IntegerRows {
             codes: rows.codes.get(elements)?,
             scales: rows.scales.get(first.checked_mul(n_kv_heads)?..end.checked_mul(n_kv_heads)?)?,
         }),
+        _ => return None,
     })
 }
 

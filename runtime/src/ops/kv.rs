@@ -15,6 +15,16 @@ pub enum KvRows<'a> {
     Q8(IntegerRows<'a>),
 }
 
+/// Whether the build has what it takes to keep keys and values as `dtype`.
+pub(crate) const fn is_built(dtype: KvDType) -> bool {
+    match dtype {
+        KvDType::F32 => cfg!(feature = "kv-f32"),
+        KvDType::F16 => cfg!(feature = "kv-f16"),
+        KvDType::Q8 => cfg!(feature = "kv-q8"),
+        _ => false,
+    }
+}
+
 /// One of the heads in a row of keys or values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KvHead {
@@ -51,7 +61,7 @@ impl<'a> KvCache<'a> {
     /// A cache in `words` for `n_layers` layers of `context` positions of `n_kv_heads` heads of `head_dim` elements.
     ///
     /// # Errors
-    /// [`Error::ArenaTooSmall`] if `words` does not hold them.
+    /// [`Error::ArenaTooSmall`] if `words` does not hold them; [`Error::KvNotBuilt`] where the cargo feature for the type was left out.
     pub fn new(
         words: &'a mut [u32],
         dtype: KvDType,
@@ -59,6 +69,9 @@ impl<'a> KvCache<'a> {
         context: usize,
         (n_kv_heads, head_dim): (usize, usize),
     ) -> Result<Self, Error> {
+        if !is_built(dtype) {
+            return Err(Error::KvNotBuilt { kv: dtype });
+        }
         let heads = (n_layers as u64).saturating_mul(2).saturating_mul(context as u64).saturating_mul(n_kv_heads as u64);
         let code_bytes = heads.saturating_mul(head_dim as u64).saturating_mul(dtype.size());
         let code_bytes = code_bytes.saturating_add(code_bytes.wrapping_neg() & 3);
@@ -98,14 +111,15 @@ impl<'a> KvCache<'a> {
         let positions = table.saturating_mul(self.context)..table.saturating_add(1).saturating_mul(self.context);
         let elements = scaled(&positions, self.n_kv_heads.saturating_mul(self.head_dim));
         match self.dtype {
-            KvDType::F16 => KvRows::F16(bytemuck::cast_slice(self.words).get(elements).unwrap_or(&[])),
-            KvDType::Q8 => {
+            KvDType::F16 if is_built(KvDType::F16) => KvRows::F16(bytemuck::cast_slice(self.words).get(elements).unwrap_or(&[])),
+            KvDType::Q8 if is_built(KvDType::Q8) => {
                 let (codes, scales) = bytemuck::cast_slice(self.words).split_at_checked(self.code_bytes).unwrap_or_default();
                 let codes = bytemuck::cast_slice::<u8, i8>(codes).get(elements).unwrap_or(&[]);
                 let scales = bytemuck::try_cast_slice::<u8, u16>(scales).unwrap_or(&[]);
                 KvRows::Q8(IntegerRows { codes, scales: scales.get(scaled(&positions, self.n_kv_heads)).unwrap_or(&[]) })
             }
-            _ => KvRows::F32(bytemuck::cast_slice(self.words).get(elements).unwrap_or(&[])),
+            _ if is_built(KvDType::F32) => KvRows::F32(bytemuck::cast_slice(self.words).get(elements).unwrap_or(&[])),
+            _ => KvRows::F32(&[]),
         }
     }
 
@@ -114,20 +128,23 @@ impl<'a> KvCache<'a> {
         let position = position..position.saturating_add(1);
         let elements = scaled(&position, self.n_kv_heads.saturating_mul(self.head_dim));
         match self.dtype {
-            KvDType::F16 => super::chip::narrow_f16(bytemuck::cast_slice_mut(self.words).get_mut(elements).unwrap_or(&mut []), row),
-            KvDType::Q8 => {
+            KvDType::F16 if is_built(KvDType::F16) => {
+                super::chip::narrow_f16(bytemuck::cast_slice_mut(self.words).get_mut(elements).unwrap_or(&mut []), row)
+            }
+            KvDType::Q8 if is_built(KvDType::Q8) => {
                 let (codes, scales) = bytemuck::cast_slice_mut(self.words).split_at_mut_checked(self.code_bytes).unwrap_or_default();
                 let codes = bytemuck::cast_slice_mut::<u8, i8>(codes).get_mut(elements).unwrap_or(&mut []);
                 let scales = bytemuck::try_cast_slice_mut::<u8, u16>(scales).unwrap_or(&mut []);
                 let scales = scales.get_mut(scaled(&position, self.n_kv_heads)).unwrap_or(&mut []);
                 super::kv_integer::store(codes, scales, row, self.head_dim);
             }
-            _ => {
+            _ if is_built(KvDType::F32) => {
                 let all: &mut [f32] = bytemuck::cast_slice_mut(self.words);
                 for (to, from) in all.get_mut(elements).unwrap_or(&mut []).iter_mut().zip(row) {
                     *to = *from;
                 }
             }
+            _ => {}
         }
     }
 }

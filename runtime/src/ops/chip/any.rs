@@ -2,14 +2,14 @@
 
 #[cfg(any(feature = "f32", feature = "f16", feature = "bf16", feature = "q8", feature = "q4"))]
 use crate::format::DType;
-use crate::format::TensorView;
+use crate::format::{KvDType, TensorView};
 use crate::ops::convert::{self, F16, F32};
 #[cfg(all(
     any(feature = "q8", feature = "q4"),
     not(all(feature = "q8", target_os = "none", any(target_arch = "arm", target_arch = "riscv32")))
 ))]
 use crate::ops::integer;
-use crate::ops::kv::{KvHead, KvRows};
+use crate::ops::kv::{KvHead, KvRows, is_built};
 use crate::ops::{kv_integer, portable, quantise};
 
 #[cfg(all(
@@ -80,9 +80,10 @@ pub(crate) fn prepare(rows: KvRows<'_>, _: usize, _: KvHead) -> KvRows<'_> {
 pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: &KvRows<'_>, head: KvHead, scale: f32, scratch: &mut [f32]) -> f32 {
     let (stride, offset) = (head.stride(), head.offset());
     match *keys {
-        KvRows::F32(keys) => portable::scores::<F32>(scores, q, keys, stride, offset, scale),
-        KvRows::F16(keys) => portable::scores::<F16>(scores, q, keys, stride, offset, scale),
-        KvRows::Q8(keys) => kv_integer::scores(scores, q, keys, head, scale, scratch),
+        KvRows::F32(keys) if is_built(KvDType::F32) => portable::scores::<F32>(scores, q, keys, stride, offset, scale),
+        KvRows::F16(keys) if is_built(KvDType::F16) => portable::scores::<F16>(scores, q, keys, stride, offset, scale),
+        KvRows::Q8(keys) if is_built(KvDType::Q8) => kv_integer::scores(scores, q, keys, head, scale, scratch),
+        _ => f32::NEG_INFINITY,
     }
 }
 
@@ -90,9 +91,10 @@ pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: &KvRows<'_>, head: KvH
 pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: &KvRows<'_>, head: KvHead, first_lane: usize, lanes: &mut [f32]) {
     let (stride, offset) = (head.stride(), head.offset());
     match *values {
-        KvRows::F32(values) => portable::mix::<F32>(out, weights, values, stride, offset, first_lane, lanes),
-        KvRows::F16(values) => portable::mix::<F16>(out, weights, values, stride, offset, first_lane, lanes),
-        KvRows::Q8(values) => kv_integer::mix(out, weights, values, head),
+        KvRows::F32(values) if is_built(KvDType::F32) => portable::mix::<F32>(out, weights, values, stride, offset, first_lane, lanes),
+        KvRows::F16(values) if is_built(KvDType::F16) => portable::mix::<F16>(out, weights, values, stride, offset, first_lane, lanes),
+        KvRows::Q8(values) if is_built(KvDType::Q8) => kv_integer::mix(out, weights, values, head),
+        _ => out.fill(0.0),
     }
 }
 

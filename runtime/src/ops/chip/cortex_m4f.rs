@@ -2,8 +2,8 @@
 //! what the assembly takes for granted. What the kernels do not cover (matrices at odd addresses, odd half-precision lengths, heads not a multiple of 8 wide) is done
 //! element by element, with the same bits: slower, and small.
 
-use crate::format::{DType, TensorView};
-use crate::ops::kv::{KvHead, KvRows};
+use crate::format::{DType, KvDType, TensorView};
+use crate::ops::kv::{KvHead, KvRows, is_built};
 use crate::ops::kv_integer;
 use crate::ops::math::{EXP, EXP_HIGHEST, EXP_LOWEST, LN2_HIGH, LN2_LOW, LOG2_E, MAGIC};
 use crate::ops::sum::{Lanes, tree};
@@ -24,12 +24,13 @@ type MixKernel = unsafe extern "C" fn(
 );
 
 unsafe extern "C" {
-    #[cfg(feature = "f32")]
+    #[cfg(any(feature = "f32", feature = "kv-f32"))]
     fn dmexp_m4f_matvec_f32(w: *const u8, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
+    #[cfg(any(feature = "f16", feature = "kv-f16"))]
     fn dmexp_m4f_matvec_f16(w: *const u8, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
     #[cfg(feature = "bf16")]
     fn dmexp_m4f_matvec_bf16(w: *const u8, x: *const f32, n: usize, stride_bytes: usize, out: *mut f32, out_end: *mut f32);
-    #[cfg(feature = "f32")]
+    #[cfg(feature = "kv-f32")]
     fn dmexp_m4f_mix_f32(
         values: *const u8,
         weights: *const f32,
@@ -39,6 +40,7 @@ unsafe extern "C" {
         first_lane: *mut f32,
         out: *mut f32,
     );
+    #[cfg(feature = "kv-f16")]
     fn dmexp_m4f_mix_f16(
         values: *const u8,
         weights: *const f32,
@@ -105,14 +107,15 @@ fn dots(out: &mut [f32], rows: Rows<'_>, x: &[f32]) {
 }
 
 fn kernel_of(dtype: DType) -> Option<MatvecKernel> {
-    Some(match dtype {
-        #[cfg(feature = "f32")]
-        DType::F32 => dmexp_m4f_matvec_f32,
-        DType::F16 => dmexp_m4f_matvec_f16,
+    match dtype {
+        #[cfg(any(feature = "f32", feature = "kv-f32"))]
+        DType::F32 => Some(dmexp_m4f_matvec_f32),
+        #[cfg(any(feature = "f16", feature = "kv-f16"))]
+        DType::F16 => Some(dmexp_m4f_matvec_f16),
         #[cfg(feature = "bf16")]
-        DType::Bf16 => dmexp_m4f_matvec_bf16,
-        _ => return None,
-    })
+        DType::Bf16 => Some(dmexp_m4f_matvec_bf16),
+        _ => None,
+    }
 }
 
 /// Runs `kernel` over the rows from `start` on, `stride` bytes apart.
@@ -166,9 +169,9 @@ pub(crate) struct Prepared<'a> {
 /// Looks once at `count` rows of keys or values, whose heads are like `head`.
 pub(crate) fn prepare(kv: KvRows<'_>, count: usize, head: KvHead) -> Prepared<'_> {
     let (dtype, bytes): (_, &[u8]) = match kv {
-        KvRows::F32(rows) => (DType::F32, bytemuck::cast_slice(rows)),
-        KvRows::F16(rows) => (DType::F16, bytemuck::cast_slice(rows)),
-        KvRows::Q8(_) => (DType::F16, &[]),
+        KvRows::F32(rows) if is_built(KvDType::F32) => (DType::F32, bytemuck::cast_slice(rows)),
+        KvRows::F16(rows) if is_built(KvDType::F16) => (DType::F16, bytemuck::cast_slice(rows)),
+        _ => (DType::F16, &[]),
     };
     let rows = Rows { dtype, bytes, stride: head.stride() };
     let head_bytes = head.head_dim.wrapping_mul(dtype.size() as usize);
@@ -193,7 +196,9 @@ impl<'a> Prepared<'a> {
 
 /// As [`portable::scores`]; the first row of `keys` belongs to the first score. `scratch` has at least half as many elements as `q`.
 pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: &Prepared<'_>, head: KvHead, scale: f32, scratch: &mut [f32]) -> f32 {
-    if let KvRows::Q8(keys) = keys.kv {
+    if is_built(KvDType::Q8)
+        && let KvRows::Q8(keys) = keys.kv
+    {
         return kv_integer::scores(scores, q, keys, head, scale, scratch);
     }
     match (keys.start(head.head, q.len(), scores.len()), kernel_of(keys.rows.dtype)) {
@@ -218,8 +223,14 @@ pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: &Prepared<'_>, head: K
 }
 
 /// As [`portable::mix`]; the first row of `values` belongs to the first weight. The weights may be lost.
+#[cfg_attr(
+    not(any(feature = "kv-f32", feature = "kv-f16")),
+    allow(unreachable_code, unused_variables, unused_mut, reason = "a build without keys and values in floats")
+)]
 pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: &Prepared<'_>, head: KvHead, first_lane: usize, lanes: &mut [f32]) {
-    if let KvRows::Q8(values) = values.kv {
+    if is_built(KvDType::Q8)
+        && let KvRows::Q8(values) = values.kv
+    {
         return kv_integer::mix(out, weights, values, head);
     }
     let start = if out.len().is_multiple_of(8) { values.start(head.head, out.len(), weights.len()) } else { None };
@@ -227,8 +238,9 @@ pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: &Prepared<'_>, h
         return slow_mix(out, weights, values.part(head.head), first_lane);
     };
     let (kernel, block_bytes): (MixKernel, _) = match values.rows.dtype {
-        #[cfg(feature = "f32")]
+        #[cfg(feature = "kv-f32")]
         DType::F32 => (dmexp_m4f_mix_f32, 32),
+        #[cfg(feature = "kv-f16")]
         DType::F16 => (dmexp_m4f_mix_f16, 16),
         _ => return slow_mix(out, weights, values.part(head.head), first_lane),
     };
