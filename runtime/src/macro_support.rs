@@ -37,13 +37,13 @@ pub const fn tensor(payload: &'static [u8], offset: usize, dtype: u8, group: u32
     }
 }
 
-/// Bytes of arena for a session.
+/// The parts of the arena of a session.
 ///
 /// # Panics
 /// While compiling, if the target cannot address them.
-pub const fn arena_len(config: &LlamaConfig, context: u32, kv: KvDType) -> usize {
+pub const fn layout(config: &LlamaConfig, context: u32, kv: KvDType) -> LlamaLayout {
     match LlamaLayout::new(config, context, kv) {
-        Ok(layout) => layout.total_bytes,
+        Ok(layout) => layout,
         Err(_) => panic!("this model with this context needs more memory than the target can address: ask for a smaller `context`"),
     }
 }

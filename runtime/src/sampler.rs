@@ -124,12 +124,16 @@ impl Rng {
 pub struct Sampler {
     settings: Settings,
     rng: Rng,
+    /// The repetition penalty; `None` where it is off. Not called by its name, so that firmware without it need not hold it.
+    penalise: Option<Penalise>,
 }
+
+type Penalise = fn(&Settings, &mut [f32], &mut [u32], &[u32]) -> Result<(), Error>;
 
 impl Sampler {
     /// The likeliest token, always; no random numbers, no memory.
     pub const fn greedy() -> Self {
-        Self { settings: Settings::GREEDY, rng: Rng::new(Settings::GREEDY.seed) }
+        Self { settings: Settings::GREEDY, rng: Rng::new(Settings::GREEDY.seed), penalise: None }
     }
 
     /// A sampler with `settings`.
@@ -138,7 +142,11 @@ impl Sampler {
     /// Those of [`Settings::check`].
     pub const fn new(settings: Settings) -> Result<Self, Error> {
         match settings.check() {
-            Ok(()) => Ok(Self { settings, rng: Rng::new(settings.seed) }),
+            Ok(()) => Ok(Self {
+                settings,
+                rng: Rng::new(settings.seed),
+                penalise: if settings.repeat_penalty == 1.0 { None } else { Some(penalise) },
+            }),
             Err(error) => Err(error),
         }
     }
@@ -174,8 +182,8 @@ impl Sampler {
         let Some(order) = order.get_mut(..needed) else {
             return Err(Error::ScratchTooSmall { needed: needed as u64, found });
         };
-        if self.settings.repeat_penalty != 1.0 {
-            self.penalise(logits, order, text)?;
+        if let Some(penalise) = self.penalise {
+            penalise(&self.settings, logits, order, text)?;
         }
         let Some((likeliest, highest)) = argmax(logits) else {
             return Err(Error::Token { found: 0, vocab_size: 0 });
@@ -189,25 +197,6 @@ impl Sampler {
         }
         softmax(logits, self.settings.temperature, highest);
         if self.settings.ranks() { Ok(self.draw_ranked(logits, order, coin, likeliest)) } else { Ok(draw(logits, coin)) }
-    }
-
-    /// Applies the repetition penalty, once to each token however often it came up.
-    #[inline(never)]
-    fn penalise(&self, logits: &mut [f32], seen: &mut [u32], text: &[u32]) -> Result<(), Error> {
-        seen.fill(0);
-        let skipped = text.len().saturating_sub(self.settings.repeat_last_n as usize);
-        for &token in text.iter().skip(skipped) {
-            let (Some(logit), Some(seen)) = (logits.get_mut(token as usize), seen.get_mut(token as usize)) else {
-                return Err(Error::Token { found: token, vocab_size: logits.len() as u32 });
-            };
-            if *seen == 0 {
-                *seen = 1;
-                let changed = if *logit > 0.0 { *logit / self.settings.repeat_penalty } else { *logit * self.settings.repeat_penalty };
-                // Extreme penalties can overflow; the logits stay finite.
-                *logit = changed.clamp(f32::MIN, f32::MAX);
-            }
-        }
-        Ok(())
     }
 
     /// Draws among the tokens that top-k, top-p and min-p keep.
@@ -257,6 +246,25 @@ impl Sampler {
         }
         chosen
     }
+}
+
+/// Applies the repetition penalty, once to each token however often it came up.
+#[inline(never)]
+fn penalise(settings: &Settings, logits: &mut [f32], seen: &mut [u32], text: &[u32]) -> Result<(), Error> {
+    seen.fill(0);
+    let skipped = text.len().saturating_sub(settings.repeat_last_n as usize);
+    for &token in text.iter().skip(skipped) {
+        let (Some(logit), Some(seen)) = (logits.get_mut(token as usize), seen.get_mut(token as usize)) else {
+            return Err(Error::Token { found: token, vocab_size: logits.len() as u32 });
+        };
+        if *seen == 0 {
+            *seen = 1;
+            let changed = if *logit > 0.0 { *logit / settings.repeat_penalty } else { *logit * settings.repeat_penalty };
+            // Extreme penalties can overflow; the logits stay finite.
+            *logit = changed.clamp(f32::MIN, f32::MAX);
+        }
+    }
+    Ok(())
 }
 
 /// The token with the largest logit, the lowest where several are largest, and that logit; `None` if there are none.

@@ -1,6 +1,7 @@
 //! From a prompt to text: one step a call, or streamed to a writer.
 
 use crate::arena::Memory;
+use crate::format::arch::llama::LlamaConfig;
 #[cfg(feature = "files")]
 use crate::format::file::ModelFile;
 use crate::format::layout::LlamaLayout;
@@ -9,7 +10,7 @@ use crate::format::{Error, KvDType, Rule, TokenizerKey};
 use crate::models::llama::{Llama, State};
 use crate::ops::check::self_check;
 use crate::sampler::Sampler;
-use crate::stop::StopStrings;
+use crate::stop::{Progress, StopStrings};
 use crate::tokenizer::{Piece, Tokenizer, Utf8Stream};
 
 /// A network with its tokenizer and the choices that decide how much memory a session needs.
@@ -19,6 +20,20 @@ pub struct Model<'a> {
     tokenizer: Tokenizer<'a>,
     context: u32,
     kv: KvDType,
+    layout: Layout,
+}
+
+/// The parts of a session's memory.
+#[derive(Clone, Copy, Debug)]
+enum Layout {
+    /// Known since the program was compiled.
+    Known(LlamaLayout),
+    /// Not known before there is a session. What finds them is not called by its name, so that firmware which never comes here need not hold it.
+    Unknown(fn(&LlamaConfig, u32, KvDType) -> Result<LlamaLayout, Error>),
+}
+
+impl Layout {
+    const UNKNOWN: Self = Self::Unknown(LlamaLayout::new);
 }
 
 impl<'a> Model<'a> {
@@ -31,18 +46,27 @@ impl<'a> Model<'a> {
     pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
         let network = Llama::bind(file)?;
         let context = network.config().max_seq_len;
-        Ok(Self { network, tokenizer: Tokenizer::bind(file)?, context, kv: KvDType::default() })
+        Ok(Self { network, tokenizer: Tokenizer::bind(file)?, context, kv: KvDType::default(), layout: Layout::UNKNOWN })
     }
 
-    /// A model of parts that were checked before: what `include_model!` writes.
+    /// A model of parts that were checked before.
     pub const fn from_parts(network: Llama<'a>, tokenizer: Tokenizer<'a>, context: u32, kv: KvDType) -> Self {
-        Self { network, tokenizer, context, kv }
+        Self { network, tokenizer, context, kv, layout: Layout::UNKNOWN }
+    }
+
+    /// The same model with its layout, which is that of [`LlamaLayout::new`] for its context and its keys and values: what `include_model!` writes.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn with_layout(mut self, layout: LlamaLayout) -> Self {
+        self.layout = Layout::Known(layout);
+        self
     }
 
     /// The same model with room for `context` positions. Checked by [`Session::new`].
     #[must_use]
     pub const fn with_context(mut self, context: u32) -> Self {
         self.context = context;
+        self.layout = Layout::UNKNOWN;
         self
     }
 
@@ -50,6 +74,7 @@ impl<'a> Model<'a> {
     #[must_use]
     pub const fn with_kv(mut self, kv: KvDType) -> Self {
         self.kv = kv;
+        self.layout = Layout::UNKNOWN;
         self
     }
 
@@ -92,7 +117,14 @@ impl<'a> Model<'a> {
     /// # Errors
     /// Those of [`LlamaLayout::new`].
     pub fn arena_len(&self) -> Result<usize, Error> {
-        LlamaLayout::new(self.network.config(), self.context, self.kv).map(|layout| layout.total_bytes)
+        self.layout().map(|layout| layout.total_bytes)
+    }
+
+    fn layout(&self) -> Result<LlamaLayout, Error> {
+        match self.layout {
+            Layout::Known(layout) => Ok(layout),
+            Layout::Unknown(find) => find(self.network.config(), self.context, self.kv),
+        }
     }
 }
 
@@ -161,7 +193,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// [`Error::ArithmeticSelfCheck`] if this machine's floats do not behave as IEEE says, [`Error::ArenaTooSmall`], [`Error::Context`],
-    /// [`Error::TooLargeForTarget`].
+    /// [`Error::TooLargeForTarget`]; [`Error::KvNotBuilt`] where the cargo feature for the keys' and values' type was left out.
     pub fn new<M: Memory + ?Sized>(model: Model<'a>, memory: &'a mut M, sampler: Sampler) -> Result<Self, Error> {
         Self::in_words(&model, memory.words(), sampler)
     }
@@ -169,7 +201,7 @@ impl<'a> Session<'a> {
     #[inline(never)]
     fn in_words(model: &Model<'a>, memory: &'a mut [u32], sampler: Sampler) -> Result<Self, Error> {
         self_check()?;
-        let state = State::new(&model.network, model.context, model.kv, memory)?;
+        let state = State::new(&model.network, &model.layout()?, (model.context, model.kv), memory)?;
         Ok(Self { model: *model, state, sampler, stops: StopStrings::NONE, ignore_end_of_text: false, position: 0, known: 0, ended: None })
     }
 
@@ -320,19 +352,21 @@ impl<'a> Session<'a> {
                 Step::Stop(reason) => break reason,
                 Step::Token { text, .. } => {
                     tokens += 1;
-                    utf8.push(text.as_bytes(), |text| show(&mut self.stops, out, text, &mut over))?;
+                    if !utf8.push_bytes(text.as_bytes(), &mut |text| show(&mut self.stops, out, text, &mut over)) {
+                        return Err(Error::Output);
+                    }
                     if over {
                         break StopReason::StopString;
                     }
                 }
             }
         };
-        utf8.finish(|text| show(&mut self.stops, out, text, &mut over))?;
-        let stop = if over { StopReason::StopString } else { stop };
-        if !over {
-            self.stops.finish(|text| write_all(out, text))?;
+        let ended = utf8.finish_bytes(&mut |text| show(&mut self.stops, out, text, &mut over))
+            && (over || self.stops.finish_bytes(&mut |text| write_all(out, text)));
+        if !ended {
+            return Err(Error::Output);
         }
-        Ok(Generated { prompt_tokens, tokens, stop })
+        Ok(Generated { prompt_tokens, tokens, stop: if over { StopReason::StopString } else { stop } })
     }
 
     /// Counts tokens that were put behind what is known. A text that is over goes on with them, and stays over where there are none.
@@ -371,22 +405,24 @@ fn copy(to: &mut [u32], from: &[u32]) {
     }
 }
 
-/// Gives `text` to `out` as far as no stop string comes up; `over` says that one did, and what follows it is dropped.
-fn show(stops: &mut StopStrings<'_>, out: &mut impl embedded_io::Write, text: &str, over: &mut bool) -> Result<(), Error> {
-    if !*over {
-        *over = stops.push(text, |text| write_all(out, text))?;
+/// Gives `text` to `out` as far as no stop string comes up; `over` says that one did, and what follows it is dropped. False if `out` fails.
+fn show(stops: &mut StopStrings<'_>, out: &mut impl embedded_io::Write, text: &[u8], over: &mut bool) -> bool {
+    if *over {
+        return true;
     }
-    Ok(())
+    let progress = stops.push_bytes(text, &mut |text| write_all(out, text));
+    *over = progress == Progress::Stopped;
+    progress != Progress::Refused
 }
 
-/// `embedded_io::Write::write_all` panics when a writer takes nothing; here that is an error like any other.
-fn write_all(out: &mut impl embedded_io::Write, text: &str) -> Result<(), Error> {
-    let mut rest = text.as_bytes();
+/// `embedded_io::Write::write_all` panics when a writer takes nothing; here that is a failure like any other, and false.
+fn write_all(out: &mut impl embedded_io::Write, bytes: &[u8]) -> bool {
+    let mut rest = bytes;
     while !rest.is_empty() {
         match out.write(rest) {
             Ok(taken) if taken > 0 => rest = rest.get(taken..).unwrap_or(&[]),
-            _ => return Err(Error::Output),
+            _ => return false,
         }
     }
-    Ok(())
+    true
 }

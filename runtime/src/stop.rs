@@ -1,6 +1,7 @@
 //! Ends a text at given strings without showing any part of them: used by the session's streaming and by the command line.
 
 use crate::format::{Error, Rule};
+use crate::tokenizer::utf8::{Sink, in_text};
 
 /// The longest stop string in bytes.
 pub const STOP_LEN_LIMIT: usize = 64;
@@ -11,13 +12,28 @@ pub const STOP_LEN_LIMIT: usize = 64;
 #[derive(Clone, Debug)]
 pub struct StopStrings<'a> {
     strings: &'a [&'a str],
-    held: [u8; STOP_LEN_LIMIT],
-    len: usize,
+    held: Held,
+    /// What looks for the strings; `None` where there are none. Not called by its name, so that firmware without stop strings need not hold it.
+    search: Option<Search>,
+}
+
+/// Takes more text, or the end of it, and gives what is certain not to belong to a stop string to the sink.
+type Search = fn(&mut Held, &[&str], Option<&[u8]>, Sink<'_>) -> Progress;
+
+/// How a text goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More may follow.
+    GoesOn,
+    /// A stop string was completed: it is over.
+    Stopped,
+    /// The sink takes no more.
+    Refused,
 }
 
 impl<'a> StopStrings<'a> {
     /// None: text passes through at once.
-    pub const NONE: Self = Self { strings: &[], held: [0; STOP_LEN_LIMIT], len: 0 };
+    pub const NONE: Self = Self { strings: &[], held: Held { bytes: [0; STOP_LEN_LIMIT], len: 0 }, search: None };
 
     /// Stops at any of `strings`.
     ///
@@ -32,99 +48,127 @@ impl<'a> StopStrings<'a> {
                 return Err(Error::Stop { rule: Rule::TooLarge, found: string.len() as u64, allowed: STOP_LEN_LIMIT as u64 });
             }
         }
-        Ok(Self { strings, ..Self::NONE })
+        Ok(Self { strings, search: if strings.is_empty() { None } else { Some(search) }, ..Self::NONE })
     }
 
     /// Forgets what is held back: before another text.
     pub fn reset(&mut self) {
-        self.len = 0;
+        self.held.len = 0;
     }
 
     /// Takes more text and gives what is certain not to belong to a stop string to `sink`. True when a stop string was completed: the text is over.
     ///
     /// # Errors
     /// What `sink` returns.
-    pub fn push<E>(&mut self, text: &str, mut sink: impl FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
-        self.push_to(text, &mut sink)
+    pub fn push<E>(&mut self, text: &str, sink: impl FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
+        let mut stopped = false;
+        in_text(sink, |sink| {
+            let progress = self.push_bytes(text.as_bytes(), sink);
+            stopped = progress == Progress::Stopped;
+            progress != Progress::Refused
+        })?;
+        Ok(stopped)
     }
 
-    /// [`StopStrings::push`], compiled once for all sinks.
-    #[inline(never)]
-    fn push_to<E>(&mut self, text: &str, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
-        if self.strings.is_empty() {
-            return sink(text).map(|()| false);
+    /// [`StopStrings::push`] with the text, whole characters, as bytes.
+    pub(crate) fn push_bytes(&mut self, text: &[u8], sink: Sink<'_>) -> Progress {
+        match self.search {
+            Some(search) => search(&mut self.held, self.strings, Some(text), sink),
+            None if sink(text) => Progress::GoesOn,
+            None => Progress::Refused,
         }
-        let mut rest = text;
-        while let Some((character, after)) = first_character(rest) {
-            rest = after;
-            // What is held is shorter than the longest stop string, so one more character may not fit: its oldest characters are then certain.
-            while self.len + character.len() > STOP_LEN_LIMIT {
-                self.release_one(sink)?;
-            }
-            for byte in character.bytes() {
-                if let Some(place) = self.held.get_mut(self.len) {
-                    *place = byte;
-                    self.len += 1;
-                }
-            }
-            let mut stop_len = 0;
-            for string in self.strings {
-                if string.len() > stop_len && self.held().ends_with(string.as_bytes()) {
-                    stop_len = string.len();
-                }
-            }
-            if stop_len > 0 {
-                self.len -= stop_len;
-                self.finish_to(sink)?;
-                return Ok(true);
-            }
-            while self.len > 0 && !self.could_begin_a_stop() {
-                self.release_one(sink)?;
-            }
-        }
-        Ok(false)
     }
 
     /// The end of the text: gives what is held back to `sink`.
     ///
     /// # Errors
     /// What `sink` returns.
-    pub fn finish<E>(&mut self, mut sink: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
-        self.finish_to(&mut sink)
+    pub fn finish<E>(&mut self, sink: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        in_text(sink, |sink| self.finish_bytes(sink))
     }
 
-    fn finish_to<E>(&mut self, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<(), E> {
-        while self.len > 0 {
-            self.release_one(sink)?;
+    /// [`StopStrings::finish`] with the text as bytes. False if `sink` was.
+    pub(crate) fn finish_bytes(&mut self, sink: Sink<'_>) -> bool {
+        self.search.is_none_or(|search| search(&mut self.held, self.strings, None, sink) != Progress::Refused)
+    }
+}
+
+/// The end of the text so far, whole characters.
+#[derive(Clone, Debug)]
+struct Held {
+    bytes: [u8; STOP_LEN_LIMIT],
+    len: usize,
+}
+
+#[inline(never)]
+fn search(held: &mut Held, strings: &[&str], text: Option<&[u8]>, sink: Sink<'_>) -> Progress {
+    let Some(mut rest) = text else {
+        return if held.release_all(sink) { Progress::GoesOn } else { Progress::Refused };
+    };
+    while let Some((character, after)) = first_character(rest) {
+        rest = after;
+        // What is held is shorter than the longest stop string, so one more character may not fit: its oldest characters are then certain.
+        while held.len + character.len() > STOP_LEN_LIMIT {
+            if !held.release_one(sink) {
+                return Progress::Refused;
+            }
         }
-        Ok(())
+        for byte in character {
+            if let Some(place) = held.bytes.get_mut(held.len) {
+                *place = *byte;
+                held.len += 1;
+            }
+        }
+        let mut stop_len = 0;
+        for string in strings {
+            if string.len() > stop_len && held.as_bytes().ends_with(string.as_bytes()) {
+                stop_len = string.len();
+            }
+        }
+        if stop_len > 0 {
+            held.len -= stop_len;
+            return if held.release_all(sink) { Progress::Stopped } else { Progress::Refused };
+        }
+        while held.len > 0 && !strings.iter().any(|string| string.as_bytes().starts_with(held.as_bytes())) {
+            if !held.release_one(sink) {
+                return Progress::Refused;
+            }
+        }
+    }
+    Progress::GoesOn
+}
+
+impl Held {
+    fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
     }
 
-    fn held(&self) -> &[u8] {
-        self.held.get(..self.len).unwrap_or(&[])
+    /// Gives everything to `sink`, character by character.
+    fn release_all(&mut self, sink: Sink<'_>) -> bool {
+        while self.len > 0 {
+            if !self.release_one(sink) {
+                return false;
+            }
+        }
+        true
     }
 
-    fn could_begin_a_stop(&self) -> bool {
-        self.strings.iter().any(|string| string.as_bytes().starts_with(self.held()))
-    }
-
-    /// Gives the oldest character held to `sink`.
-    fn release_one<E>(&mut self, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<(), E> {
-        // Only whole characters are held.
+    /// Gives the oldest character to `sink`.
+    fn release_one(&mut self, sink: Sink<'_>) -> bool {
         let mut character = [0; 4];
-        let first = character_len(self.held.first().copied().unwrap_or(0)).min(self.len);
-        for (to, from) in character.iter_mut().zip(&self.held) {
+        let first = character_len(self.bytes.first().copied().unwrap_or(0)).min(self.len);
+        for (to, from) in character.iter_mut().zip(&self.bytes) {
             *to = *from;
         }
-        let result = core::str::from_utf8(character.get(..first).unwrap_or(&[])).map_or(Ok(()), sink);
+        let going_on = sink(character.get(..first).unwrap_or(&[]));
         self.len -= first;
         for place in 0..self.len {
-            let byte = self.held.get(place + first).copied().unwrap_or(0);
-            if let Some(slot) = self.held.get_mut(place) {
+            let byte = self.bytes.get(place + first).copied().unwrap_or(0);
+            if let Some(slot) = self.bytes.get_mut(place) {
                 *slot = byte;
             }
         }
-        result
+        going_on
     }
 }
 
@@ -138,8 +182,8 @@ fn character_len(first: u8) -> usize {
     }
 }
 
-fn first_character(text: &str) -> Option<(&str, &str)> {
-    text.split_at_checked(character_len(*text.as_bytes().first()?))
+fn first_character(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    text.split_at_checked(character_len(*text.first()?))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! of the form `@name value` is a figure that `cargo xtask bench` reads. Commands:
 //!
 //! - `story [SEED]`, or nothing: the story of the built-in model
-//! - `info [CONTEXT]`: what the model is, and the arena that it needs for so many positions
+//! - `info [CONTEXT]`, with the feature of this name: what the model is, and the arena that it needs for so many positions
 //!
 //! And with the feature `measure`:
 //!
@@ -34,14 +34,17 @@ mod text;
 pub mod uart;
 
 use command::Words;
+#[cfg(feature = "models")]
 use dmexp::Model;
 #[cfg(feature = "reader")]
 use dmexp::format::file::ModelFile;
+#[cfg(feature = "info")]
 use dmexp::format::layout::LlamaLayout;
 use dmexp::format::{Error, KvDType};
 #[cfg(feature = "measure")]
 use dmexp::{Memory, Sampler, Session};
 use embedded_io::Write;
+#[cfg(feature = "models")]
 use story::Story;
 use text::Text;
 
@@ -86,7 +89,10 @@ fn run<B: Board>(board: &mut B, line: &[u8]) -> i32 {
     let status = match outcome {
         Ok(true) => DONE,
         Ok(false) => {
-            text.say("dmexp: unknown command; this firmware knows: story [SEED] | info [CONTEXT]");
+            text.say("dmexp: unknown command; this firmware knows: story [SEED]");
+            if cfg!(feature = "info") {
+                text.say(" | info [CONTEXT]");
+            }
             if cfg!(feature = "measure") {
                 text.say(" | logits KV COUNT | bench KV COUNT | kernel DTYPE ROWS COLUMNS GROUP SHIFT | floats COUNT");
             }
@@ -108,6 +114,7 @@ enum Task {
     Story {
         seed: u32,
     },
+    #[cfg(feature = "info")]
     Info {
         context: Option<u32>,
     },
@@ -120,6 +127,7 @@ impl Task {
     fn parse(word: &[u8], words: &mut Words<'_>) -> Option<(Self, KvDType)> {
         match word {
             b"" | b"story" => Some((Self::Story { seed: words.number().unwrap_or(1) }, KvDType::F16)),
+            #[cfg(feature = "info")]
             b"info" => Some((Self::Info { context: words.number() }, KvDType::F16)),
             #[cfg(feature = "measure")]
             _ => measure::Measure::parse(word, words).map(|(task, kv)| (Self::Measure(task), kv)),
@@ -151,16 +159,27 @@ fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<bool, Error> {
         return measure::kernel(board, words, memory).map_or(Ok(false), |done| done.map(|()| true));
     }
     let Some((task, kv)) = Task::parse(word, words) else { return Ok(false) };
+    // The story needs no model but its own.
+    if let (None, Task::Story { seed }) = (place, task) {
+        return story::tell(u64::from(seed), board.output()).map(|()| true);
+    }
+    #[cfg(feature = "models")]
+    other_models(board, place, task, kv)?;
+    Ok(true)
+}
+
+/// Does what is to be done with the file in memory at `place` (where it begins, how long it is), or with the built-in model where there is none.
+#[cfg(feature = "models")]
+fn other_models<B: Board>(board: &mut B, place: Option<(usize, usize)>, task: Task, kv: KvDType) -> Result<(), Error> {
     let (memory, arena) = board.spare_memory();
     match place {
         #[cfg(feature = "reader")]
         Some((shift, len)) => {
             let bytes = memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
-            with_file(board, bytes, task, kv, arena)?;
+            with_file(board, bytes, task, kv, arena)
         }
-        _ => with_model(board, Story::bind().with_kv(kv), task, arena)?,
+        _ => with_model(board, Story::bind().with_kv(kv), task, arena),
     }
-    Ok(true)
 }
 
 // Models and sessions are borrowed where they were made, in frames of their own: each move would take their size of stack once more.
@@ -174,11 +193,13 @@ fn with_file<B: Board>(board: &mut B, bytes: &'static [u8], task: Task, kv: KvDT
     }
 }
 
+#[cfg(feature = "models")]
 #[inline(never)]
 #[cfg_attr(not(feature = "measure"), allow(unused_variables, reason = "the story has an arena of its own"))]
 fn with_model<B: Board>(board: &mut B, model: Model<'static>, task: Task, arena: &'static mut [u32]) -> Result<(), Error> {
     match task {
         Task::Story { seed } => story::tell(u64::from(seed), board.output()),
+        #[cfg(feature = "info")]
         Task::Info { context } => info(board, &model, context.unwrap_or(model.context())),
         #[cfg(feature = "measure")]
         Task::Measure(task) => {
@@ -192,6 +213,7 @@ fn with_model<B: Board>(board: &mut B, model: Model<'static>, task: Task, arena:
 }
 
 /// Says what the model is and what a session of it needs.
+#[cfg(feature = "info")]
 #[inline(never)]
 fn info<B: Board>(board: &mut B, model: &Model<'_>, context: u32) -> Result<(), Error> {
     let config = model.network().config();

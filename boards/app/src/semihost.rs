@@ -16,9 +16,10 @@ pub(crate) fn command(buffer: &mut [u8; COMMAND_LINE_LEN]) -> &[u8] {
     if status.usize() != 0 {
         return &[];
     }
-    let mut words = buffer.splitn(2, |&byte| byte == b' ' || byte == 0);
-    let rest = words.nth(1).unwrap_or(&[]);
-    rest.split(|&byte| byte == 0).next().unwrap_or(&[]).trim_ascii()
+    let len = buffer.iter().position(|byte| *byte == 0).unwrap_or(room);
+    let line = buffer.get(..len).unwrap_or(&[]);
+    let program = line.iter().position(|byte| *byte == b' ').unwrap_or(len);
+    line.get(program..).unwrap_or(&[]).trim_ascii()
 }
 
 /// Ends the emulation with this exit status.

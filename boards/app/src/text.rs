@@ -49,6 +49,7 @@ impl<'a, W: Write> Text<'a, W> {
     }
 
     /// A line `@name value`, the form that `cargo xtask bench` reads.
+    #[cfg(any(feature = "info", feature = "measure"))]
     #[inline(never)]
     pub(crate) fn figure(&mut self, name: &str, value: u32) {
         self.say("@");
@@ -59,17 +60,12 @@ impl<'a, W: Write> Text<'a, W> {
 
     /// What kind of error it is, with its place and numbers where it has them: whoever has only the chip's output looks the rest up.
     pub(crate) fn error(&mut self, error: &Error) {
+        #[cfg(feature = "reader")]
+        if let Some((name, numbers)) = of_files(error) {
+            return self.named(name, numbers);
+        }
         let (name, numbers): (&str, [u64; 3]) = match *error {
-            Error::NotDmexp { .. } => ("not a .dmexp file", [NONE; 3]),
-            Error::Version { found } => ("format version", [u64::from(found), 2, NONE]),
-            Error::Truncated { needed, found, .. } => ("the file ends early: needed, found", [needed, found, NONE]),
-            Error::Layout { offset, found, allowed, .. } => ("the file's layout: offset, found, allowed", [offset, found, allowed]),
-            Error::Checksum { stored, computed, .. } => ("checksum: stored, computed", [u64::from(stored), u64::from(computed), NONE]),
             Error::Config { found, allowed, .. } => ("configuration: found, allowed", [found, allowed, NONE]),
-            Error::Tensor { tensor, found, allowed, .. } => ("tensor, found, allowed", [u64::from(tensor), found, allowed]),
-            Error::Shape { tensor, .. } | Error::TensorName { tensor } => {
-                ("tensor does not fit the configuration", [u64::from(tensor), NONE, NONE])
-            }
             Error::Tokenizer { found, allowed, .. } => ("tokenizer: found, allowed", [found, allowed, NONE]),
             Error::ArenaTooSmall { needed, found } => ("arena: needed, found", [needed, found, NONE]),
             Error::Context { found, allowed } => ("context: asked for, allowed", [found, allowed, NONE]),
@@ -80,12 +76,33 @@ impl<'a, W: Write> Text<'a, W> {
             }
             _ => ("see dmexp export verify on a host", [NONE; 3]),
         };
+        self.named(name, numbers);
+    }
+
+    fn named(&mut self, name: &str, numbers: [u64; 3]) {
         self.say(name);
         for number in numbers.into_iter().take_while(|number| *number != NONE) {
             self.number(u32::try_from(number).unwrap_or(u32::MAX));
         }
         self.say("\n");
     }
+}
+
+/// The errors that only files have: a built-in model was checked while the firmware compiled.
+#[cfg(feature = "reader")]
+fn of_files(error: &Error) -> Option<(&'static str, [u64; 3])> {
+    Some(match *error {
+        Error::NotDmexp { .. } => ("not a .dmexp file", [NONE; 3]),
+        Error::Version { found } => ("format version", [u64::from(found), 2, NONE]),
+        Error::Truncated { needed, found, .. } => ("the file ends early: needed, found", [needed, found, NONE]),
+        Error::Layout { offset, found, allowed, .. } => ("the file's layout: offset, found, allowed", [offset, found, allowed]),
+        Error::Checksum { stored, computed, .. } => ("checksum: stored, computed", [u64::from(stored), u64::from(computed), NONE]),
+        Error::Tensor { tensor, found, allowed, .. } => ("tensor, found, allowed", [u64::from(tensor), found, allowed]),
+        Error::Shape { tensor, .. } | Error::TensorName { tensor } => {
+            ("tensor does not fit the configuration", [u64::from(tensor), NONE, NONE])
+        }
+        _ => return None,
+    })
 }
 
 /// Writes `value` as eight hexadecimal digits: for hard faults.

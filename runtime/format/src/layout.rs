@@ -11,6 +11,8 @@ pub struct LlamaLayout {
     /// Keys and values, in bytes: layer x (key, value) x position x `kv_dim`, a multiple of 4; in q8 followed by the scales, layer x (key, value) x position x `n_kv_heads`, also a multiple
     /// of 4.
     pub kv_bytes: usize,
+    /// Those before the scales: a multiple of 4 bytes.
+    pub kv_code_bytes: usize,
     /// Rotation frequencies: `head_dim` / 2.
     pub inv_freq: usize,
     /// Cosines, then sines, of the current position: `head_dim`.
@@ -62,6 +64,7 @@ impl LlamaLayout {
         }
         Ok(Self {
             kv_bytes: kv_bytes as usize,
+            kv_code_bytes: kv_codes as usize,
             inv_freq: config.head_dim as usize / 2,
             rotation: config.head_dim as usize,
             x: config.dim as usize,

@@ -207,6 +207,12 @@ impl<'a> TensorView<'a> {
         scale * self.integer(row, column) as f32
     }
 
+    /// Element `index` widened to `f32`, of a tensor whose elements are floats, each by itself; 0 past the end and for other types. Gains, biases and frequencies are never quantised, so
+    /// firmware that reads them by this need not hold what [`TensorView::get_f32`] does.
+    pub fn get_float(&self, index: usize) -> f32 {
+        self.dtype.element(self.bytes, index)
+    }
+
     /// Element `index` of a `u32` tensor; `None` past the end and for other types.
     pub fn get_u32(&self, index: usize) -> Option<u32> {
         if self.dtype == DType::U32 { array(self.bytes, index.checked_mul(4)?).map(u32::from_le_bytes) } else { None }

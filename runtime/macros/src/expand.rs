@@ -91,7 +91,8 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
             /// Bytes of weights that are copied to RAM.
             pub const RAM_LEN: usize = {ram_len};
             /// Bytes of arena that a session needs.
-            pub const ARENA_LEN: usize = ::dmexp::__macro::arena_len(&Self::CONFIG, Self::CONTEXT, Self::KV);
+            pub const ARENA_LEN: usize = Self::LAYOUT.total_bytes;
+            const LAYOUT: ::dmexp::format::layout::LlamaLayout = ::dmexp::__macro::layout(&Self::CONFIG, Self::CONTEXT, Self::KV);
             /// The model; nothing is left to check.
             pub fn bind() -> ::dmexp::Model<'static> {{
                 const _: () = {{ {dtypes} ::dmexp::__macro::require_tokenizer({kind}); ::dmexp::__macro::require_kv({kv}); }};
@@ -105,7 +106,7 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
                     ::dmexp::tokenizer::Tokenizer::from_parts({facts}, ARRAYS),
                     Self::CONTEXT,
                     Self::KV,
-                )
+                ).with_layout(Self::LAYOUT)
             }}
         }}
         ",

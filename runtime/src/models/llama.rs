@@ -17,7 +17,7 @@ use crate::ops::activation::Activation;
 use crate::ops::attention::{Heads, attention};
 use crate::ops::check::all_finite;
 use crate::ops::ffn::{add, gate};
-use crate::ops::kv::KvCache;
+use crate::ops::kv::{KvCache, is_built};
 use crate::ops::matvec::{add_vector, matvec, widen_row};
 use crate::ops::norm::rmsnorm;
 use crate::ops::rope::{rotate, rotation};
@@ -122,7 +122,7 @@ impl<'a> Llama<'a> {
         let mut place = None;
         let tensor = self.tensor(TensorKind::RopeInvFreq, 0, &mut place);
         for (i, frequency) in out.iter_mut().enumerate() {
-            *frequency = tensor.get_f32(i);
+            *frequency = tensor.get_float(i);
             // The one tensor whose values are looked at: a rotation by NaN or backwards would still give words.
             if !(*frequency > 0.0 && *frequency < f32::INFINITY) {
                 let rule = if frequency.is_finite() { Rule::Positive } else { Rule::Finite };
@@ -147,13 +147,20 @@ pub(crate) struct State<'m> {
 }
 
 impl<'m> State<'m> {
-    /// Carves `memory` for `model`.
+    /// Carves `memory` for `model` by `layout`, which is the one for `context` positions of keys and values as `kv`.
     ///
     /// # Errors
-    /// Those of [`LlamaLayout::new`], [`Error::ArenaTooSmall`], and those of reading the rotation frequencies.
+    /// [`Error::KvNotBuilt`], [`Error::ArenaTooSmall`], and those of reading the rotation frequencies.
     #[inline(never)]
-    pub(crate) fn new(model: &Llama<'_>, context: u32, kv: KvDType, memory: &'m mut [u32]) -> Result<Self, Error> {
-        let layout = LlamaLayout::new(&model.config, context, kv)?;
+    pub(crate) fn new(
+        model: &Llama<'_>,
+        layout: &LlamaLayout,
+        (context, kv): (u32, KvDType),
+        memory: &'m mut [u32],
+    ) -> Result<Self, Error> {
+        if !is_built(kv) {
+            return Err(Error::KvNotBuilt { kv });
+        }
         let found = memory.len() as u64 * size_of::<u32>() as u64;
         if found < layout.total_bytes as u64 {
             return Err(Error::ArenaTooSmall { needed: layout.total_bytes as u64, found });
@@ -164,7 +171,7 @@ impl<'m> State<'m> {
         let heads = (model.config.n_kv_heads as usize, model.config.head_dim as usize);
         model.inv_freq(inv_freq)?;
         Ok(Self {
-            kv: KvCache::new(cache, kv, model.config.n_layers as usize, context as usize, heads)?,
+            kv: KvCache::from_parts(cache, kv, layout.kv_code_bytes, context as usize, heads),
             inv_freq,
             cos: carve.floats(layout.rotation / 2),
             sin: carve.floats(layout.rotation / 2),

@@ -2,7 +2,9 @@
 #![cfg_attr(not(all(feature = "q8", feature = "q4")), allow(dead_code, reason = "a build without all integer matrices"))]
 
 #[cfg(any(feature = "q8", feature = "q4"))]
-use super::{chip, integer::Integers};
+use super::chip;
+#[cfg(any(feature = "q8", feature = "q4"))]
+use super::integer::{Integers, only};
 use crate::format::DType;
 #[cfg(any(feature = "q8", feature = "q4"))]
 use crate::format::TensorView;
@@ -22,6 +24,7 @@ pub struct Activation<'a> {
 
 impl<'a> Activation<'a> {
     /// `x`, with [`activation_words`](crate::format::layout::activation_words) of scratch, whose contents do not matter. Without enough of it integer matrices give zeros.
+    #[inline(never)]
     pub fn new(x: &'a [f32], scratch: &'a mut [f32]) -> Self {
         let codes = x.len().next_multiple_of(8);
         let (codes, sums) = scratch.split_at_mut_checked(codes / 2).unwrap_or_default();
@@ -37,7 +40,7 @@ impl<'a> Activation<'a> {
     /// The vector as integers for `w`, a q8 or q4 matrix.
     #[cfg(any(feature = "q8", feature = "q4"))]
     pub(crate) fn integers(&mut self, w: &TensorView<'_>) -> Integers<'_> {
-        let dtype = w.dtype();
+        let dtype = only(w.dtype());
         if self.made_for != Some(dtype) {
             self.made_for = Some(dtype);
             self.scale = chip::quantise(self.codes, self.x, dtype);

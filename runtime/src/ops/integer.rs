@@ -27,6 +27,25 @@ pub(crate) struct Integers<'a> {
 /// So many products of a q8 code and an activation's fit 32 bits; those of q4 do all the more.
 const EXACT_IN_32_BITS: usize = 512;
 
+/// The type of a matrix: where a build has one type alone, that, so that code for it holds nothing for others. [`is_only`] has been asked.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a constant in firmware with one type of weights")]
+pub(crate) fn only(dtype: DType) -> DType {
+    const FLOATS: bool = cfg!(any(feature = "f32", feature = "f16", feature = "bf16"));
+    match (cfg!(feature = "q8"), cfg!(feature = "q4"), cfg!(feature = "t2")) {
+        (true, false, false) if !FLOATS => DType::Q8,
+        (false, true, false) if !FLOATS => DType::Q4,
+        _ => dtype,
+    }
+}
+
+/// Whether [`only`] tells the truth.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "true in most builds")]
+pub(crate) fn is_only(dtype: DType) -> bool {
+    only(dtype) == dtype
+}
+
 /// How the codes of a matrix are packed.
 trait Packed {
     /// Elements a byte.
@@ -168,9 +187,10 @@ pub(crate) fn matvec_t2(out: &mut [f32], w: &TensorView<'_>, x: &[f32]) {
 #[inline(never)]
 pub(crate) fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
     let planes = w.quantised();
-    let scale = scale_at(planes.scales, if w.dtype() == DType::T2 { 0 } else { row });
+    let dtype = only(w.dtype());
+    let scale = scale_at(planes.scales, if dtype == DType::T2 { 0 } else { row });
     let mut out = out.iter_mut();
-    for_each(w.dtype(), &planes, row, w.cols(), |integer| {
+    for_each(dtype, &planes, row, w.cols(), |integer| {
         if let Some(y) = out.next() {
             *y = integer as f32 * scale;
         }

@@ -17,12 +17,9 @@ pub enum KvRows<'a> {
 
 /// Whether the build has what it takes to keep keys and values as `dtype`.
 pub(crate) const fn is_built(dtype: KvDType) -> bool {
-    match dtype {
-        KvDType::F32 => cfg!(feature = "kv-f32"),
-        KvDType::F16 => cfg!(feature = "kv-f16"),
-        KvDType::Q8 => cfg!(feature = "kv-q8"),
-        _ => false,
-    }
+    matches!(dtype, KvDType::F32) && cfg!(feature = "kv-f32")
+        || matches!(dtype, KvDType::F16) && cfg!(feature = "kv-f16")
+        || matches!(dtype, KvDType::Q8) && cfg!(feature = "kv-q8")
 }
 
 /// One of the heads in a row of keys or values.
@@ -80,7 +77,18 @@ impl<'a> KvCache<'a> {
         if needed > found {
             return Err(Error::ArenaTooSmall { needed, found });
         }
-        Ok(Self { words, dtype, context, n_kv_heads, head_dim, code_bytes: code_bytes as usize })
+        Ok(Self::from_parts(words, dtype, code_bytes as usize, context, (n_kv_heads, head_dim)))
+    }
+
+    /// A cache of parts that a layout made: the codes take `code_bytes`.
+    pub(crate) fn from_parts(
+        words: &'a mut [u32],
+        dtype: KvDType,
+        code_bytes: usize,
+        context: usize,
+        (n_kv_heads, head_dim): (usize, usize),
+    ) -> Self {
+        Self { words, dtype, context, n_kv_heads, head_dim, code_bytes }
     }
 
     /// The memory itself: nobody needs it before the first position is stored.
@@ -129,7 +137,7 @@ impl<'a> KvCache<'a> {
         let elements = scaled(&position, self.n_kv_heads.saturating_mul(self.head_dim));
         match self.dtype {
             KvDType::F16 if is_built(KvDType::F16) => {
-                super::chip::narrow_f16(bytemuck::cast_slice_mut(self.words).get_mut(elements).unwrap_or(&mut []), row)
+                super::chip::narrow_f16(bytemuck::cast_slice_mut(self.words).get_mut(elements).unwrap_or(&mut []), row);
             }
             KvDType::Q8 if is_built(KvDType::Q8) => {
                 let (codes, scales) = bytemuck::cast_slice_mut(self.words).split_at_mut_checked(self.code_bytes).unwrap_or_default();

@@ -11,39 +11,43 @@ use crate::format::TensorView;
 /// `w` is [`out.len()`, length of `x`] of any weight type at any address; the bits do not depend on the alignment. `bias` has `out.len()` elements. A `w`
 /// with another width or too few rows gives zeros. `bind` refuses that beforehand, and element types that were left out of the build, which give zeros or take long.
 pub fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &mut Activation<'_>, bias: Option<&TensorView<'_>>) {
-    if w.cols() != x.floats().len() || w.rows() < out.len() {
+    if w.cols() != x.floats().len() || w.rows() < out.len() || !integer::is_only(w.dtype()) {
         out.fill(0.0);
         return;
     }
-    match w.dtype() {
+    match integer::only(w.dtype()) {
         #[cfg(any(feature = "q8", feature = "q4"))]
         DType::Q8 | DType::Q4 => chip::matvec_integer(out, w, x.integers(w)),
         #[cfg(feature = "t2")]
         DType::T2 => integer::matvec_t2(out, w, x.floats()),
-        _ => chip::matvec(out, w, x.floats()),
+        _ if cfg!(any(feature = "f32", feature = "f16", feature = "bf16")) => chip::matvec(out, w, x.floats()),
+        _ => out.fill(0.0),
     }
     if let Some(bias) = bias {
         add_vector(out, bias);
     }
 }
 
-/// `out` = row `row` of `w`, widened; zeros past the end of either.
+/// `out` = row `row` of `w`, widened; zeros past the end of either, and for an element type that was left out of the build.
 #[inline(never)]
 pub fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
-    if w.dtype().is_quantised() && out.len() == w.cols() && row < w.rows() {
+    if !integer::is_only(w.dtype()) {
+        return out.fill(0.0);
+    }
+    if integer::only(w.dtype()).is_quantised() && out.len() == w.cols() && row < w.rows() {
         return integer::widen_row(out, w, row);
     }
     let start = row.wrapping_mul(w.cols());
     for (j, y) in out.iter_mut().enumerate() {
-        *y = if j < w.cols() { w.get_f32(start.wrapping_add(j)) } else { 0.0 };
+        *y = if j < w.cols() { w.get_float(start.wrapping_add(j)) } else { 0.0 };
     }
 }
 
-/// `out[r] = out[r] + vector[r]`: a bias, of any weight type at any address.
+/// `out[r] = out[r] + vector[r]`: a bias, of any float type at any address.
 #[inline(never)]
 pub fn add_vector(out: &mut [f32], vector: &TensorView<'_>) {
     for (i, y) in out.iter_mut().enumerate() {
-        *y += vector.get_f32(i);
+        *y += vector.get_float(i);
     }
 }
 

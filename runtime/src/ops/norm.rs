@@ -7,14 +7,14 @@ use crate::format::TensorView;
 
 /// `out[i] = (x[i] * s) * gain[i]` with `s = 1 / sqrt(sum8(x[i] * x[i]) / n + eps)`.
 ///
-/// `out`, `x` and `gain` all have n elements; `gain` may be of any weight type at any address.
+/// `out`, `x` and `gain` all have n elements; `gain` may be of any float type at any address.
 pub fn rmsnorm(out: &mut [f32], x: &[f32], gain: &TensorView<'_>, eps: f32) {
     let s = scale(x, eps);
     match gain.as_f32() {
         Some(gain) => chip::norm(out, x, gain, s),
         None => {
             for (i, (y, x)) in out.iter_mut().zip(x).enumerate() {
-                *y = (*x * s) * gain.get_f32(i);
+                *y = (*x * s) * gain.get_float(i);
             }
         }
     }
@@ -31,7 +31,7 @@ pub fn rmsnorm_in_place(x: &mut [f32], gain: &TensorView<'_>, eps: f32) {
         }
         None => {
             for (i, x) in x.iter_mut().enumerate() {
-                *x = (*x * s) * gain.get_f32(i);
+                *x = (*x * s) * gain.get_float(i);
             }
         }
     }

@@ -13,7 +13,7 @@
 mod bpe;
 #[cfg(feature = "bpe")]
 mod byte_level;
-mod utf8;
+pub(crate) mod utf8;
 
 #[cfg(test)]
 mod tests;

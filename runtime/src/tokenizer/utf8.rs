@@ -1,5 +1,11 @@
 //! Whole characters out of tokens that may hold parts of them: between a tokenizer and whoever shows text.
 
+/// Takes text as bytes of whole characters; false: it takes no more.
+pub(crate) type Sink<'s> = &'s mut dyn FnMut(&[u8]) -> bool;
+
+/// U+FFFD.
+const REPLACEMENT: &[u8] = "\u{FFFD}".as_bytes();
+
 /// Passes bytes on as text, never splitting a character; bytes that are not UTF-8 become U+FFFD exactly where `String::from_utf8_lossy` would put it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Utf8Stream {
@@ -18,32 +24,35 @@ impl Utf8Stream {
     ///
     /// # Errors
     /// The first error of `sink`; the rest of `bytes` is lost then.
-    pub fn push<E>(&mut self, bytes: &[u8], mut sink: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
-        self.push_to(bytes, &mut sink)
+    pub fn push<E>(&mut self, bytes: &[u8], sink: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        in_text(sink, |sink| self.push_bytes(bytes, sink))
     }
 
-    /// [`Utf8Stream::push`], compiled once for all sinks.
+    /// [`Utf8Stream::push`] with the text as bytes, compiled once for all sinks. False if `sink` was, which is not called again then.
     #[inline(never)]
-    fn push_to<E>(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8], sink: Sink<'_>) -> bool {
         let mut rest = bytes;
         while let [first, tail @ ..] = rest {
-            if self.take(*first, sink)? {
-                rest = tail;
+            match self.take(*first, sink) {
+                Some(true) => rest = tail,
+                Some(false) => {}
+                None => return false,
             }
         }
-        Ok(())
+        true
     }
 
     /// Ends the text: what is held back can no longer become a character.
     ///
     /// # Errors
     /// That of `sink`.
-    pub fn finish<E>(&mut self, mut sink: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
-        if self.len == 0 {
-            return Ok(());
-        }
-        self.len = 0;
-        sink("\u{FFFD}")
+    pub fn finish<E>(&mut self, sink: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        in_text(sink, |sink| self.finish_bytes(sink))
+    }
+
+    /// [`Utf8Stream::finish`] with the text as bytes. False if `sink` was.
+    pub(crate) fn finish_bytes(&mut self, sink: Sink<'_>) -> bool {
+        core::mem::take(&mut self.len) == 0 || sink(REPLACEMENT)
     }
 
     /// How many bytes are held back.
@@ -53,8 +62,8 @@ impl Utf8Stream {
     }
 
     /// Adds `byte` to what is held and gives the character to `sink` when it is whole. False if the byte does not belong there: what was held is replaced then, and
-    /// the byte is still to be taken.
-    fn take<E>(&mut self, byte: u8, sink: &mut dyn FnMut(&str) -> Result<(), E>) -> Result<bool, E> {
+    /// the byte is still to be taken. `None` if `sink` takes no more.
+    fn take(&mut self, byte: u8, sink: Sink<'_>) -> Option<bool> {
         let held = usize::from(self.len);
         let [a, b, c] = self.held;
         let mut joined = [a, b, c, 0];
@@ -63,13 +72,13 @@ impl Utf8Stream {
         }
         let joined = joined.get(..=held).unwrap_or(&[]);
         self.len = 0;
-        match core::str::from_utf8(joined) {
-            Ok(text) => sink(text).map(|()| true),
-            Err(error) if error.error_len().is_none() => {
+        match missing(joined) {
+            Some(0) => sink(joined).then_some(true),
+            Some(_) => {
                 self.hold(joined);
-                Ok(true)
+                Some(true)
             }
-            Err(_) => sink("\u{FFFD}").map(|()| held == 0),
+            None => sink(REPLACEMENT).then_some(held == 0),
         }
     }
 
@@ -79,4 +88,40 @@ impl Utf8Stream {
         }
         self.len = bytes.len().min(self.held.len()) as u8;
     }
+}
+
+/// How many bytes are missing after `bytes`, of which there is at least one, for them to be one character; `None` where nothing can make them one. (`core::str::from_utf8` says the same, by
+/// 600 bytes of code and tables.)
+fn missing(bytes: &[u8]) -> Option<usize> {
+    let (first, rest) = bytes.split_first()?;
+    // The length, and what may follow the first byte: nothing that is too long for what it says, a surrogate, or past U+10FFFF.
+    let (len, mut allowed) = match first {
+        0..=0x7F => (0usize, 0x80..=0xBF),
+        0xC2..=0xDF => (1, 0x80..=0xBF),
+        0xE0 => (2, 0xA0..=0xBF),
+        0xED => (2, 0x80..=0x9F),
+        0xE1..=0xEF => (2, 0x80..=0xBF),
+        0xF0 => (3, 0x90..=0xBF),
+        0xF1..=0xF3 => (3, 0x80..=0xBF),
+        0xF4 => (3, 0x80..=0x8F),
+        _ => return None,
+    };
+    for byte in rest {
+        if !allowed.contains(byte) {
+            return None;
+        }
+        allowed = 0x80..=0xBF;
+    }
+    len.checked_sub(rest.len())
+}
+
+/// Runs `work`, whose sink takes bytes, on one that takes text and can fail.
+pub(crate) fn in_text<E>(mut sink: impl FnMut(&str) -> Result<(), E>, work: impl FnOnce(Sink<'_>) -> bool) -> Result<(), E> {
+    let mut outcome = Ok(());
+    // Whole characters alone come here.
+    work(&mut |bytes| {
+        outcome = core::str::from_utf8(bytes).map_or(Ok(()), &mut sink);
+        outcome.is_ok()
+    });
+    outcome
 }

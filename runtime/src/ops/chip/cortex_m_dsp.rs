@@ -2,7 +2,8 @@
 //! takes for granted. What the kernels do not cover (matrices at odd addresses, groups of more than 512) is done element by element, with the same bits: slower, and small.
 
 use crate::format::{DType, Quantised, TensorView};
-use crate::ops::integer::{Integers, for_each, scale_at};
+use crate::ops::convert::from_i64;
+use crate::ops::integer::{Integers, for_each, only, scale_at};
 #[cfg(feature = "q4")]
 use crate::ops::parts::parts;
 use crate::ops::quantise::{ACTIVATION_LIMIT, quantise_tiny, rounded};
@@ -129,7 +130,8 @@ pub(crate) fn group_sums(sums: &mut [i32], codes: &[i16], group: usize) {
 /// As [`integer::matvec`](crate::ops::integer::matvec), for codes that [`quantise`] made for this type of matrix.
 #[inline(never)]
 pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
-    let kernel: MatvecKernel = match w.dtype() {
+    let dtype = only(w.dtype());
+    let kernel: MatvecKernel = match dtype {
         #[cfg(feature = "q8")]
         DType::Q8 => dmexp_dsp_matvec_q8,
         #[cfg(feature = "q4")]
@@ -148,7 +150,7 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
     let start = x_codes.as_ptr();
     let (single, next) = if multipliers.is_empty() { (true, -1) } else { (false, groups as isize) };
     // q8 rows are padded to 4 columns, those of q4 to 8.
-    let end = if w.dtype() == DType::Q8 { cols.next_multiple_of(4) } else { padded };
+    let end = if dtype == DType::Q8 { cols.next_multiple_of(4) } else { padded };
     let whole = if group_len == 32 { cols & !31 } else { 0 };
     let mut rows = Rows {
         codes: codes.as_ptr(),
@@ -199,14 +201,14 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
 /// Any address and group, element by element.
 #[cold]
 fn slow(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
-    let planes = w.quantised();
+    let (planes, dtype) = (w.quantised(), only(w.dtype()));
     for (row, y) in out.iter_mut().enumerate() {
         let (mut sum, mut column) = (0i64, 0usize);
-        for_each(w.dtype(), &planes, row, w.cols(), |integer| {
-            let code = x.codes.get(place(w.dtype(), column)).copied().unwrap_or(0);
+        for_each(dtype, &planes, row, w.cols(), |integer| {
+            let code = x.codes.get(place(dtype, column)).copied().unwrap_or(0);
             sum = sum.wrapping_add(i64::from(integer).wrapping_mul(i64::from(code)));
             column = column.wrapping_add(1);
         });
-        *y = sum as f32 * (scale_at(planes.scales, row) * x.scale);
+        *y = from_i64(sum) * (scale_at(planes.scales, row) * x.scale);
     }
 }
