@@ -34,6 +34,8 @@ pub use array::ArrayView;
 pub use dormouse::{DormouseConfig, DormouseSource};
 pub use encoding::Encoding;
 pub use gguf::blocks::{BlockType, CodeBlock};
+#[cfg(test)]
+pub(crate) use gguf::tests::make as gguf_maker;
 pub(crate) use llama_roster::llama_roster;
 pub use mapping::Mapping;
 pub use recognise::{DirectoryHint, Kind, recognise, recognise_path};

@@ -188,15 +188,17 @@ fn choose_q4(y: &[f32], hint: Option<Hint>) -> Choice {
         // One value: the offset alone holds it.
         return attempt(1.0, clamped_offset(low));
     }
-    // Codes by a step that covers the range, or less or more than it; then the line that fits these codes best.
-    for tenths in (0..36u8).step_by(3) {
+    // Codes by a step that covers the range, or less or more than it, from five places around its middle; then the line that fits these codes best.
+    for tenths in (0..36u8).step_by(6) {
         let step = (high - low) / (13.6 + f32::from(tenths) / 10.0);
-        let offset = low + ((high - low) - 15.0 * step) * 0.5;
-        let fit = Fit::new(y, step, offset);
-        let fitted = fit.step() as f32;
-        for multiplier in [fitted.floor(), fitted.ceil()] {
-            let multiplier = clamped(multiplier);
-            attempt(multiplier, clamped_offset(fit.offset(f64::from(multiplier)) as f32));
+        let middle = low + ((high - low) - 15.0 * step) * 0.5;
+        for shift in [-0.4, -0.2, 0.0, 0.2, 0.4] {
+            let fit = Fit::new(y, step, middle + shift * step);
+            let fitted = fit.step() as f32;
+            for multiplier in [fitted.floor(), fitted.ceil()] {
+                let multiplier = clamped(multiplier);
+                attempt(multiplier, clamped_offset(fit.offset(f64::from(multiplier)) as f32));
+            }
         }
     }
     for _ in 0..4 {

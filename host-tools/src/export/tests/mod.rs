@@ -5,6 +5,7 @@ mod content;
 mod memory;
 mod onto;
 mod quantised;
+mod recoding;
 mod reference;
 mod refusals;
 

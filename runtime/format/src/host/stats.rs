@@ -1,8 +1,10 @@
 //! Figures of stored values, measured in one pass over a tensor's bytes: for the exporter's report, the header and `verify`.
 
 use crate::file::quantised;
+use crate::planes::Quantised;
 use crate::{DType, Dims, Error, TensorView};
 use half::{bf16, f16};
+use std::iter::repeat;
 
 /// What the header says of a tensor's values as stored. The figures of a whole file are those of its weights merged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -210,18 +212,58 @@ impl TensorMeter {
 
 /// The figures of the values that codes and scales stand for. Within a row, magnitudes are ordered as the integers' are.
 fn quantised_figures(view: &TensorView<'_>) -> Figures {
+    let planes = view.quantised();
     let mut figures = Figures::NONE;
+    let mut magnitudes = vec![0; view.cols()];
     for row in 0..view.rows() {
-        let integers = || (0..view.cols()).map(|column| view.integer(row, column).unsigned_abs()).filter(|magnitude| *magnitude != 0);
+        row_magnitudes(view.dtype(), &planes, row, &mut magnitudes);
+        let most = magnitudes.iter().fold(0, |most, magnitude| most.max(*magnitude));
+        // Less 1, so that zeros wrap round to the top and do not count.
+        let least = magnitudes.iter().fold(u32::MAX, |least, magnitude| least.min(magnitude.wrapping_sub(1))).wrapping_add(1);
         let scale = view.row_scale(if view.dtype() == DType::T2 { 0 } else { row });
-        let value = |magnitude: Option<u32>| scale * magnitude.unwrap_or(0) as f32;
-        let (max_abs, min_nonzero_abs) = (value(integers().max()), value(integers().min()));
+        let value = |magnitude: u32| scale * magnitude as f32;
+        let min_nonzero_abs = value(least);
         let subnormal = if min_nonzero_abs < f32::MIN_POSITIVE {
-            integers().filter(|magnitude| value(Some(*magnitude)).is_subnormal()).count() as u64
+            magnitudes.iter().filter(|magnitude| value(**magnitude).is_subnormal()).count() as u64
         } else {
             0
         };
-        figures = figures.merged(Figures { flushed: 0, subnormal, max_abs, min_nonzero_abs });
+        figures = figures.merged(Figures { flushed: 0, subnormal, max_abs: value(most), min_nonzero_abs });
     }
     figures
+}
+
+/// The magnitudes of a row's [`TensorView::integer`]s, group by group.
+fn row_magnitudes(dtype: DType, planes: &Quantised<'_>, row: usize, out: &mut [u32]) {
+    let codes = planes.codes.get(row * planes.row_stride..).unwrap_or_default();
+    let first = row * planes.groups;
+    let multipliers = planes.multipliers.get(first..).unwrap_or_default().iter().map(|multiplier| i32::from(*multiplier)).chain(repeat(1));
+    let offsets = planes.offsets.as_chunks::<2>().0.get(first..).unwrap_or_default();
+    let offsets = offsets.iter().map(|offset| i32::from(i16::from_le_bytes(*offset))).chain(repeat(0));
+    let group_len = planes.group_len.max(1);
+    for (number, ((out, multiplier), offset)) in out.chunks_mut(group_len).zip(multipliers).zip(offsets).enumerate() {
+        let start = number * group_len;
+        let magnitude = |code: i32| (multiplier * code + offset).unsigned_abs();
+        match dtype {
+            DType::Q8 => {
+                for (out, code) in out.iter_mut().zip(codes.get(start..).unwrap_or_default()) {
+                    *out = magnitude(i32::from(code.cast_signed()));
+                }
+            }
+            DType::Q4 => {
+                for (pair, codes) in out.chunks_mut(2).zip(codes.get(start / 2..).unwrap_or_default()) {
+                    for (out, code) in pair.iter_mut().zip([codes & 15, codes >> 4]) {
+                        *out = magnitude(i32::from(code));
+                    }
+                }
+            }
+            _ => {
+                for (four, codes) in out.chunks_mut(4).zip(codes.get(start / 4..).unwrap_or_default()) {
+                    for (out, shift) in four.iter_mut().zip([0, 2, 4, 6]) {
+                        *out = u32::from(codes >> shift & 3 != 0);
+                    }
+                }
+            }
+        }
+    }
 }

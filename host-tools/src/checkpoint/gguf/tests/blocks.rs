@@ -1,7 +1,7 @@
 //! Block formats against vectors that gguf-py's own `dequantize` made of the same bytes, and against an encoder that is written down from the layout.
 
-use super::make::{self, Bytes, Shape};
-use crate::checkpoint::gguf::blocks::{self, BlockType, LONGEST};
+use super::make::{self, Bytes, Shape, decode_all};
+use crate::checkpoint::gguf::blocks::BlockType;
 use crate::checkpoint::{CodeBlock, Encoding};
 use dmexp_format::crc32;
 use half::f16;
@@ -43,16 +43,6 @@ fn made(kind: BlockType, seed: u64) -> Vec<u8> {
         all.extend(block);
     }
     all
-}
-
-fn decode_all(kind: BlockType, bytes: &[u8]) -> Vec<f32> {
-    let mut values = Vec::new();
-    let mut out = [0.0; LONGEST];
-    for block in bytes.chunks(kind.bytes()) {
-        blocks::decode(kind, block, &mut out).unwrap();
-        values.extend_from_slice(&out[..kind.elements()]);
-    }
-    values
 }
 
 /// CRC-32 of the made bytes, and of the f32 values that gguf-py 0.19's `gguf.quants.dequantize` makes of them, little-endian.

@@ -1,5 +1,6 @@
 //! A writer of GGUF files from the published layout, for tests: any keys, any tensors, any mistakes.
 
+use crate::checkpoint::gguf::blocks::{self, BlockType, LONGEST};
 use std::collections::BTreeMap;
 
 /// A value of a key.
@@ -262,4 +263,15 @@ pub(crate) fn refusal(bytes: Vec<u8>) -> String {
 /// Arrays by name, as f32.
 pub(crate) fn arrays(checkpoint: &crate::checkpoint::Checkpoint) -> BTreeMap<String, Vec<f32>> {
     checkpoint.arrays().map(|array| (array.name().to_owned(), array.to_vec().expect("it can be read"))).collect()
+}
+
+/// The values of blocks of one type.
+pub(crate) fn decode_all(kind: BlockType, bytes: &[u8]) -> Vec<f32> {
+    let mut values = Vec::new();
+    let mut out = [0.0; LONGEST];
+    for block in bytes.chunks(kind.bytes()) {
+        blocks::decode(kind, block, &mut out).unwrap();
+        values.extend_from_slice(&out[..kind.elements()]);
+    }
+    values
 }

@@ -1,9 +1,9 @@
-//! The two complete files of docs/format: what is printed there is what the writers write. `DMEXP_WRITE_EXAMPLES=1` writes the dumps anew.
+//! The dumps of docs/format: what is printed there is what the writers write. `DMEXP_WRITE_EXAMPLES=1` writes the dumps anew.
 
-use super::{tiny, v1};
-use crate::DType;
+use super::{quantised, tiny, v1};
 use crate::file::ModelFile;
 use crate::host::verify;
+use crate::{DType, Dims, TensorView};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -25,7 +25,6 @@ fn undump(text: &str) -> Vec<u8> {
 }
 
 fn documented(name: &str, bytes: &[u8]) {
-    verify(bytes).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format").join(name);
     let text = dump(bytes);
     if std::env::var_os("DMEXP_WRITE_EXAMPLES").is_some() {
@@ -53,10 +52,24 @@ fn the_parts_lie_where_the_page_says() {
 
 #[test]
 fn the_documented_format_2_file_is_what_is_written() {
-    documented("example-v2.hex", &tiny::tiny(DType::Bf16).file());
+    let bytes = tiny::tiny(DType::Bf16).file();
+    verify(&bytes).unwrap();
+    documented("example-v2.hex", &bytes);
 }
 
 #[test]
 fn the_documented_format_1_file_is_what_is_written() {
-    documented("example-v1.hex", &v1::example());
+    let bytes = v1::example();
+    verify(&bytes).unwrap();
+    documented("example-v1.hex", &bytes);
+}
+
+#[test]
+fn the_documented_q8_tensor_is_what_is_written_and_stands_for_what_the_page_says() {
+    let bytes = quantised::example();
+    documented("example-q8.hex", &bytes);
+    let view = TensorView::grouped(0, DType::Q8, Dims::matrix(3, 20), 8, &bytes).unwrap();
+    assert_eq!((view.planes().scales, view.planes().multipliers, view.bytes().len()), (0x40, 0x50, 0x59));
+    let element = 2 * 20 + 17;
+    assert_eq!((view.integer(2, 17), view.get_f32(element)), (9 * 27, 0.25 * 243.0));
 }

@@ -3,6 +3,7 @@
 mod damage;
 mod examples;
 mod header;
+mod quantised;
 mod stats;
 pub(super) mod tiny;
 mod v1;

@@ -65,18 +65,26 @@ pub(crate) fn weights(seed: u32, count: u64, dtype: DType) -> Vec<u8> {
 
 /// The tiny model with matrices in `dtype`.
 pub(crate) fn tiny(dtype: DType) -> Tiny {
+    model(CONFIG, |number, dims| (dtype, 0, weights(number, dims.count(), dtype)))
+}
+
+/// A model of this shape whose matrices are what `matrix` makes of their numbers and dims: type, group and bytes.
+pub(crate) fn model(config: LlamaConfig, mut matrix: impl FnMut(u32, Dims) -> (DType, u32, Vec<u8>)) -> Tiny {
     let mut measure = Measure::new(16).unwrap();
     let mut tensors = Vec::new();
-    let mut add = |name: String, dtype: DType, dims: Dims, trainable: bool, bytes: Vec<u8>| {
-        measure.tensor(TensorSpec { name, dtype, dims, group: 0, trainable, transposed: false }, &bytes, 0).unwrap();
+    let mut grouped = |name: String, dtype: DType, group: u32, dims: Dims, trainable: bool, bytes: Vec<u8>| {
+        measure.tensor(TensorSpec { name, dtype, dims, group, trainable, transposed: false }, &bytes, 0).unwrap();
         tensors.push(bytes);
     };
-    for number in 0..CONFIG.weight_tensors() {
-        let spec = CONFIG.tensor(number).unwrap();
-        let dtype = if spec.kind.is_matrix() { dtype } else { DType::F32 };
-        add(spec.to_string(), dtype, spec.dims, true, weights(number, spec.dims.count(), dtype));
+    for number in 0..config.weight_tensors() {
+        let spec = config.tensor(number).unwrap();
+        let vector = |dims: Dims| (DType::F32, 0, weights(number, dims.count(), DType::F32));
+        let (dtype, group, bytes) = if spec.kind.is_matrix() { matrix(number, spec.dims) } else { vector(spec.dims) };
+        grouped(spec.to_string(), dtype, group, spec.dims, true, bytes);
     }
-    add("rope.inv_freq".into(), DType::F32, Dims::vector(1), false, 1.0f32.to_le_bytes().into());
+    let mut add = |name: String, dtype, dims, trainable, bytes| grouped(name, dtype, 0, dims, trainable, bytes);
+    let frequencies: Vec<u8> = (0..config.head_dim / 2).flat_map(|n| (1.0 / (n + 1) as f32).to_le_bytes()).collect();
+    add("rope.inv_freq".into(), DType::F32, Dims::vector(config.head_dim / 2), false, frequencies);
     let text = PIECES.concat();
     let ends = PIECES.iter().scan(0, |end, piece| {
         *end += piece.len() as u32;
@@ -91,7 +99,7 @@ pub(crate) fn tiny(dtype: DType) -> Tiny {
     add("tokenizer.offsets".into(), DType::U32, Dims::vector(9), false, offsets);
     add("tokenizer.scores".into(), DType::F32, Dims::vector(8), false, scores);
     add("tokenizer.sorted".into(), DType::U32, Dims::vector(8), false, sorted);
-    let config = Config::Llama(LlamaSettings { model: CONFIG, rope_theta: Some(10_000.0), rope_scaling: [].into() });
+    let config = Config::Llama(LlamaSettings { model: config, rope_theta: Some(10_000.0), rope_scaling: [].into() });
     let provenance =
         Provenance { source: "tiny.bin".into(), importer: "none".into(), exporter: "dmexp example".into(), ..Provenance::default() };
     Tiny { header: Header::new(config, tokenizer(), provenance, measure.finish()).unwrap(), tensors }
