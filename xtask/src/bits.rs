@@ -1,6 +1,8 @@
 //! `cargo xtask bits`: whether emulated boards compute the same logits as the host, bit for bit.
 
+use crate::bench::chip::figure;
 use crate::board::{self, Board, Floats};
+use crate::elf::Firmware;
 use crate::emulator::{self, Load};
 use crate::failure::{Failure, Outcome};
 use crate::models::{self, Source};
@@ -22,6 +24,8 @@ Lets the host and each emulated board (or those named) compute the logits of the
 weights and of keys and values, and compares them bit by bit. The model file is loaded into the board's memory and opened
 there; `shifted` means that it lies at an odd address. A board without room for that has the model in its firmware. Single sums,
 products and the like of 200,000 pairs of numbers come first. Fails when a bit differs.
+
+On an386 the built-in model then runs once more with matrices in RAM (the option `ram` of include_model!).
 
 The whole context is compared on an386; on the other boards that of one model in integer weights and of the tiny model, and
 of the rest the first positions: 32 where there is a floating-point unit, 4 where floats are computed by subroutines.
@@ -55,6 +59,8 @@ struct Case {
     positions: usize,
     model: PathBuf,
     elf: PathBuf,
+    /// Whether the board computes with the model in its firmware, though it could load one.
+    built_in: bool,
 }
 
 /// Compares one board with the host, on those of `sources` that are here and for which it has room.
@@ -93,6 +99,7 @@ pub(crate) fn check(board: &Board, sources: &[Source], full: bool) -> Outcome {
         return Err(failure);
     }
     match differ.into_inner() {
+        0 if board.name == "an386" => check_hot_weights(board),
         0 => Ok(()),
         rows => Err(Failure::found_wrong(format!("{}: {rows} rows differ from the host", board.name))),
     }
@@ -112,7 +119,7 @@ fn cases_of(board: &Board, source: Source, full: bool) -> Outcome<Vec<Case>> {
         let mut case = |kv: &'static str, shift| {
             let (model, elf) = (model.clone(), elf.clone());
             let positions = if full { source.positions } else { positions(board, source, dtype, shift) };
-            cases.push(Case { source, dtype, kv, shift, positions, model, elf });
+            cases.push(Case { source, dtype, kv, shift, positions, model, elf, built_in: !loads });
         };
         for kv in *kv_dtypes {
             case(kv, 0);
@@ -122,6 +129,22 @@ fn cases_of(board: &Board, source: Source, full: bool) -> Outcome<Vec<Case>> {
         }
     }
     Ok(cases)
+}
+
+/// The built-in model with matrices in RAM: as many bytes there as the firmware says, by the linker's table, and the same bits.
+fn check_hot_weights(board: &Board) -> Outcome {
+    let (source, dtype) = (board.model, "q8");
+    let model = source.export(dtype)?;
+    let elf = board::build(board, &[board::MEASURE, "hot-weights"], &model)?;
+    let written = emulator::run(board, &elf, LIMIT, &emulator::Options { arguments: &["info".to_owned()], ..Default::default() })?;
+    let said = figure(&written, "weights_in_ram")? as u64;
+    let placed = Firmware::read(&elf)?.hot_weights;
+    if said != placed || said == 0 {
+        return Err(Failure::found_wrong(format!("{}: {said} bytes of weights in RAM by the firmware, {placed} in .data", board.name)));
+    }
+    println!("{:<30}{:<20}{placed:>9}  bytes in .data", "weights in RAM", board.name);
+    let case = Case { source, dtype, kv: "f16", shift: 0, positions: source.positions, model, elf, built_in: true };
+    if compare(board, &case)? { Ok(()) } else { Err(Failure::found_wrong(format!("{}: weights in RAM change the bits", board.name))) }
 }
 
 /// How many positions tell enough: the long texts are those for which integers were made.
@@ -158,12 +181,10 @@ fn compare_floats(board: &Board, elf: &Path) -> Outcome {
 
 /// Computes and prints one row: true when every bit is the same.
 fn compare(board: &Board, case: &Case) -> Outcome<bool> {
-    let &Case { source, dtype, kv, shift, positions, ref model, ref elf } = case;
+    let &Case { source, dtype, kv, shift, positions, built_in, ref model, ref elf } = case;
     let len = std::fs::metadata(model).map_err(|error| Failure::cannot_run(format!("{}: {error}", model.display())))?.len();
-    let (file, load) = match board.load_address {
-        Some(_) => (format!("file {shift} {len} "), Some(Load { file: model.clone(), shift })),
-        None => (String::new(), None),
-    };
+    let (file, load) =
+        if built_in { (String::new(), None) } else { (format!("file {shift} {len} "), Some(Load { file: model.clone(), shift })) };
     let command = format!("{file}logits {kv} {positions}");
     let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
     let options = emulator::Options { arguments: &words, load, ..Default::default() };

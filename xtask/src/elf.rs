@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The section, and the prefix of symbols, that hold a model.
 const MODEL_SECTION: &str = ".dmexp_model";
-const MODEL_SYMBOL: &str = "DMEXP_MODEL";
+const MODEL_SYMBOLS: [&str; 2] = ["DMEXP_MODEL", "DMEXP_TENSOR_"];
 
 /// What a board's panic handler prints. Every handler under `boards/` writes it, so that a linked handler shows in the bytes
 /// of the image whatever became of its symbol.
@@ -23,12 +23,14 @@ pub(crate) struct Firmware {
     pub(crate) vectors: u64,
     /// Constants, the model left out.
     pub(crate) rodata: u64,
-    /// Initialised statics: in flash and in RAM.
+    /// Initialised statics: in flash and in RAM. (Where all of them are constant, as tensors in RAM are, the section is not marked as writable.)
     pub(crate) data: u64,
     /// Zeroed and uninitialised statics: in RAM alone.
     pub(crate) bss: u64,
-    /// The model.
+    /// The model, but for what is copied to RAM.
     pub(crate) model: u64,
+    /// Tensors of the model among the initialised statics.
+    pub(crate) hot_weights: u64,
     /// Readable names of what can only be there because something can panic.
     pub(crate) panic_paths: Vec<String>,
 }
@@ -67,7 +69,7 @@ impl Firmware {
                 &mut firmware.vectors
             } else if sh_flags.contains(elf::SHF_EXECINSTR) {
                 &mut firmware.text
-            } else if !sh_flags.contains(elf::SHF_WRITE) {
+            } else if !sh_flags.contains(elf::SHF_WRITE) && name != ".data" {
                 &mut firmware.rodata
             } else if sh_type == elf::SHT_NOBITS {
                 &mut firmware.bss
@@ -95,13 +97,16 @@ impl Firmware {
                 continue;
             }
             seen += 1;
-            let in_rodata = symbol
-                .section_index()
-                .and_then(|index| file.section_by_index(index).ok())
-                .is_some_and(|section| section.name() == Ok(".rodata"));
-            if in_rodata && mangled.contains(MODEL_SYMBOL) {
-                self.model += symbol.size();
-                self.rodata = self.rodata.saturating_sub(symbol.size());
+            if MODEL_SYMBOLS.iter().any(|name| mangled.contains(name)) {
+                let section = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
+                match section.as_ref().and_then(|section| section.name().ok()) {
+                    Some(".rodata") => {
+                        self.model += symbol.size();
+                        self.rodata = self.rodata.saturating_sub(symbol.size());
+                    }
+                    Some(".data") => self.hot_weights += symbol.size(),
+                    _ => {}
+                }
             }
             let name = format!("{:#}", rustc_demangle::demangle(mangled));
             if is_panic_path(&name) {

@@ -222,6 +222,7 @@ fn info<B: Board>(board: &mut B, model: &Model<'_>, context: u32) -> Result<(), 
     for (name, value) in [
         ("fingerprint", Story::FINGERPRINT),
         ("arena_bytes", arena_len as u32),
+        ("weights_in_ram", Story::RAM_LEN as u32),
         ("context", context),
         ("dim", config.dim),
         ("n_layers", config.n_layers),

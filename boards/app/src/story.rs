@@ -6,9 +6,11 @@ use dmexp::{Arena, Sampler, Session, include_model};
 use embedded_io::Write;
 use static_cell::ConstStaticCell;
 
-#[cfg(not(feature = "one-arena"))]
+#[cfg(not(any(feature = "one-arena", feature = "hot-weights")))]
 include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f16, section = ".dmexp_model");
-#[cfg(feature = "one-arena")]
+#[cfg(feature = "hot-weights")]
+include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f16, section = ".dmexp_model", ram = ["layers.*.attention.w*", "norm.weight"]);
+#[cfg(all(feature = "one-arena", not(feature = "hot-weights")))]
 include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f32, section = ".dmexp_model");
 
 static ARENA: ConstStaticCell<Arena<{ Story::ARENA_LEN }>> = ConstStaticCell::new(Arena::new());

@@ -249,7 +249,7 @@ fn kernels(board: &'static Board, dtype: &'static str) -> Measurement {
 }
 
 /// The value of the line `@name value` in what a firmware wrote.
-fn figure(written: &[u8], name: &str) -> Outcome<f64> {
+pub(crate) fn figure(written: &[u8], name: &str) -> Outcome<f64> {
     String::from_utf8_lossy(written)
         .lines()
         .filter_map(|line| line.strip_prefix('@')?.split_once(' '))
