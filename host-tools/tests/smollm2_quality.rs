@@ -30,7 +30,8 @@ fn inputs() -> Option<(PathBuf, String)> {
 
 /// Three windows of 560 tokens in all: a story with numbers and code in it, and two places of Shakespeare. No token begins them.
 fn windows(loaded: &Loaded, shakespeare: &str) -> Vec<Vec<u32>> {
-    let tokenizer = loaded.model().unwrap().tokenizer();
+    let model = loaded.model().unwrap();
+    let tokenizer = model.tokenizer();
     let texts = [(STORY, 160), (&shakespeare[200_000..201_000], 200), (&shakespeare[700_000..701_000], 200)];
     let encode = |(text, most): (&str, usize)| {
         let mut tokens = vec![0; Tokenizer::scratch_words(text.len())];
