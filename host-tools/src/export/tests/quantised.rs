@@ -64,6 +64,18 @@ fn stories260k_keeps_its_text_in_q8_and_loses_little_in_q4() {
         // The kernels lose nothing that the weights did not lose: activations have 16 bits.
         let kernels = divergence(&widened_logits(&report.out, &tokens), &found).kl;
         assert!(kernels < 1e-5, "{kernels}");
+        // What `include_model!` links: the payload, some 40 bytes a tensor that say where it lies, and 8.4 KB of tokenizer, which this export has not.
+        let bytes = fs::read(&report.out).unwrap();
+        let file = ModelFile::open(&bytes).unwrap();
+        let linked = file.payload().len() + 40 * file.num_tensors() as usize + 8400;
+        let most = if dtype == DType::Q8 {
+            300_000
+        } else if select.is_empty() {
+            220_000
+        } else {
+            185_000
+        };
+        assert!(linked <= most, "{linked}");
         (figures.kl, same)
     };
     let (kl, same) = measure(DType::Q8, 32, &[]);
