@@ -197,7 +197,7 @@ fn strings() -> Vec<String> {
     for plane in 0..17u32 {
         for _ in 0..60 {
             let scalars =
-                (0..1 + numbers.below(6)).filter_map(|_| char::from_u32(plane << 16 | numbers.below(0x1_0000) as u32)).collect::<String>();
+                (0..=numbers.below(6)).filter_map(|_| char::from_u32(plane << 16 | numbers.below(0x1_0000) as u32)).collect::<String>();
             strings.push(format!("{}{scalars}{}", numbers.pick(PIECES), numbers.pick(PIECES)));
         }
     }
@@ -206,7 +206,7 @@ fn strings() -> Vec<String> {
     strings.push("1".repeat(5000));
     strings.push(format!("{}x", "\n \t".repeat(500)));
     while strings.len() < STRINGS {
-        strings.push((0..1 + numbers.below(24)).map(|_| numbers.pick(PIECES)).collect());
+        strings.push((0..=numbers.below(24)).map(|_| numbers.pick(PIECES)).collect());
     }
     strings
 }
@@ -377,7 +377,7 @@ fn what_is_not_utf8_comes_back_as_it_was() {
         let tokenizer = arrays.tokenizer().unwrap();
         for text in strings().iter().take(2000) {
             let mut bytes = text.clone().into_bytes();
-            for _ in 0..1 + numbers.below(4) {
+            for _ in 0..=numbers.below(4) {
                 let at = numbers.below(bytes.len().max(1));
                 bytes.insert(at, [0x80, 0xBF, 0xC0, 0xC3, 0xE4, 0xED, 0xF0, 0xF5, 0xFF][numbers.below(9)]);
             }

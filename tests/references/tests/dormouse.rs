@@ -141,7 +141,7 @@ fn models_of_every_kind_are_exported_as_written() {
 fn odd_sizes_and_what_changed_between_versions_are_exported_as_written() {
     let odd = Model::odd();
     let mut no_gain = odd.clone();
-    no_gain.tensors.retain(|(name, ..)| !name.ends_with(".gain"));
+    no_gain.tensors.retain(|(name, ..)| name.rsplit('.').next() != Some("gain"));
     let mut earlier_head = odd.clone();
     earlier_head.tensors.iter_mut().filter(|(name, ..)| name == "aux.conf.proj.weight").for_each(|(_, dims, _)| dims[0] = 24);
     let mut gated = odd.clone();
