@@ -57,6 +57,12 @@ impl Target {
         Ok(Self { asked: out.to_path_buf(), path, folder })
     }
 
+    /// Whether both are one file: the second that is written would replace the first.
+    pub fn is_that_of(&self, other: &Self) -> bool {
+        let place = |target: &Self| (fs::canonicalize(&target.folder).ok(), target.path.file_name().map(ToOwned::to_owned));
+        place(self) == place(other)
+    }
+
     /// A new file beside the target, gone when it is dropped. Its name does not grow with the target's, which may be as long as the system allows.
     ///
     /// # Errors
@@ -171,6 +177,14 @@ mod tests {
             assert!(error.to_string().contains(why), "{error}");
         }
         assert!(names(&folder).is_empty());
+    }
+
+    #[test]
+    fn two_targets_may_be_one_file() {
+        let folder = TempDir::new().unwrap();
+        let at = |name: &str| new(&folder.path().join(name)).unwrap();
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        assert!(at("a").is_that_of(&at("sub/../a")) && !at("a").is_that_of(&at("b")) && !at("a").is_that_of(&at("sub/a")));
     }
 
     #[cfg(unix)]

@@ -2,8 +2,34 @@
 
 mod cli_support;
 
-use cli_support::{TINY, any, checkpoint, files, flip, folder, line, run, shared, stories, tiny, tokenizer_bin};
+use cli_support::{Shape, TINY, any, checkpoint, files, flip, folder, line, run, shared, stories, tiny, tokenizer_bin};
 use std::fs;
+
+#[test]
+fn nothing_that_was_read_is_replaced() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("m")).unwrap();
+    fs::write(path("m/tiny.bin"), checkpoint(&Shape { vocab: 261, ..TINY }, any)).unwrap();
+    fs::write(path("m/tokenizer.bin"), tokenizer_bin(&[" ", "a"])).unwrap();
+    fs::write(path("m/generation_config.json"), "{}").unwrap();
+    fs::write(path("text"), "Once upon a time. ".repeat(40)).unwrap();
+    let before = files(&path("m"));
+    let replaced = "is what is read";
+    for out in ["m/tiny.bin", "m/tokenizer.bin", "m/../m/tokenizer.bin", "m/generation_config.json"] {
+        for tokenizer in ["m", "m/tokenizer.bin", "none"] {
+            let line = line(folder.path(), &format!("export run --checkpoint m/tiny.bin --tokenizer {tokenizer} --out {out}"));
+            line.refused(1, &[out, replaced]);
+        }
+        for plot in ["--csv", "--svg"] {
+            let line = line(folder.path(), &format!("compare dtypes m/tiny.bin --tokenizer m --text text {plot} {out}"));
+            line.refused(1, &[out, replaced]);
+        }
+    }
+    line(folder.path(), "compare dtypes m/tiny.bin --tokenizer m --text text --csv t --svg ./t")
+        .refused(1, &["--csv and --svg name one file"]);
+    assert_eq!((files(&path("m")), files(folder.path())), (before, vec!["m".to_owned(), "text".to_owned()]));
+}
 
 #[test]
 fn an_export_reports_what_it_wrote() {

@@ -1,6 +1,6 @@
 //! JSON files beside a checkpoint, read strictly: a key that stands twice in one object is refused, not settled by whoever reads last. Used by the readers of Hugging Face models and tokenizers.
 
-use super::Mapping;
+use super::{Kind, Mapping, recognise};
 use crate::error::{Error, Result};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -13,7 +13,10 @@ use std::path::Path;
 /// With the path: [`Class::Unreadable`](crate::error::Class::Unreadable); [`Class::Damaged`](crate::error::Class::Damaged) for what is not JSON, not an object, or has a key twice.
 pub(super) fn read_object(path: &Path) -> Result<Map<String, Value>> {
     let file = Mapping::open(path)?;
-    object(file.bytes()).map_err(|error| error.in_file(path))
+    match recognise(file.bytes()) {
+        kind @ (Kind::LfsPointer | Kind::Html | Kind::Compressed(_)) => Err(kind.not_imported(path)),
+        _ => object(file.bytes()).map_err(|error| error.in_file(path)),
+    }
 }
 
 /// Parses one JSON object.
@@ -213,6 +216,21 @@ mod tests {
         }
         assert!(object("[".repeat(100_000).as_bytes()).unwrap_err().to_string().contains("recursion limit"));
         assert!(object(b"{\"a\": \"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn what_is_no_json_at_all_is_told_what_it_is() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("config.json");
+        for (bytes, said) in [
+            (b"version https://git-lfs.github.com/spec/v1\n".as_slice(), "git lfs pull"),
+            (b"<!DOCTYPE html><html>", "web page"),
+            (b"\x1f\x8b\x08\0", "gzip"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let error = read_object(&path).unwrap_err().to_string();
+            assert!(error.contains("config.json: ") && error.contains(said), "{error}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod advice;
 mod array;
+mod beside;
 pub mod byte_level;
 mod dmexp;
 pub mod dormouse;
@@ -31,6 +32,7 @@ mod tokenizer_settings;
 mod tests;
 
 pub use array::ArrayView;
+pub use beside::beside;
 pub use dormouse::{DormouseConfig, DormouseSource};
 pub use encoding::Encoding;
 pub use gguf::blocks::{BlockType, CodeBlock};

@@ -4,7 +4,7 @@ use super::args;
 use super::export_run::cancel_flag;
 use super::failure::{Outcome, request};
 use super::figures::magnitude;
-use super::model::for_checkpoint;
+use super::model::{for_checkpoint, tokenizer_files};
 use super::output::{count, float, grouped, json, table};
 use clap::{Args, Subcommand};
 use dmexp_format::DType;
@@ -78,9 +78,16 @@ pub(crate) struct Dtypes {
 pub(crate) fn run(command: &Compare) -> Outcome {
     let Compare::Dtypes(command) = command;
     let text = std::fs::read(&command.text).map_err(|source| dmexp_tools::error::Error::unreadable(&command.text, source))?;
-    let sources = [command.checkpoint.as_path(), command.text.as_path()];
-    let target = |path: &Option<PathBuf>| path.as_deref().map(|path| Target::new(path, sources)).transpose();
+    let mut sources = vec![command.checkpoint.clone(), command.text.clone()];
+    sources.extend(checkpoint::beside(&command.checkpoint));
+    sources.extend(command.tokenizer.as_deref().map(tokenizer_files).unwrap_or_default());
+    let target = |path: &Option<PathBuf>| path.as_deref().map(|path| Target::new(path, sources.iter().map(PathBuf::as_path))).transpose();
     let (csv_file, svg_file) = (target(&command.csv)?, target(&command.svg)?);
+    if let (Some(csv), Some(svg)) = (&csv_file, &svg_file)
+        && csv.is_that_of(svg)
+    {
+        return Err(request("--csv and --svg name one file", "name two"));
+    }
     let mut checkpoint = checkpoint::open(&command.checkpoint)?;
     let Config::Llama(source) = &checkpoint.config else {
         return Err(request("this checkpoint's architecture cannot be run", "use a newer version of dmexp"));

@@ -5,7 +5,7 @@ use super::dormouse::{DormouseArgs, SourceArgs};
 use super::export_onto::{self, Onto};
 use super::failure::{Outcome, request};
 use super::figures::{TensorLine, by_dtype, magnitude, tensor_table};
-use super::model::for_checkpoint;
+use super::model::{for_checkpoint, tokenizer_files};
 use super::output::{bytes, count, facts, float, grouped, json};
 use clap::Args;
 use dmexp_format::DType;
@@ -149,9 +149,7 @@ pub(crate) fn run(command: &Run) -> Outcome {
             checkpoint.refused_tokenizer = None;
         }
         Some(name) => {
-            if name != "bytes" {
-                Target::new(&command.out(), [Path::new(name)])?;
-            }
+            Target::new(&command.out(), tokenizer_files(name).iter().map(PathBuf::as_path))?;
             checkpoint.tokenizer = Some(for_checkpoint(name, command.bos, vocab_size)?);
         }
         None if command.bos.is_some() => {

@@ -8,7 +8,7 @@ use dmexp_format::KvDType;
 use dmexp_format::arch::Architecture;
 use dmexp_format::file::ModelFile;
 use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
-use dmexp_tools::checkpoint::{Kind, TokenizerSource, recognise_path, tokenizer_file};
+use dmexp_tools::checkpoint::{Kind, TokenizerSource, beside, recognise_path, tokenizer_file};
 use dmexp_tools::decode::{Cpu, CpuOptions, Loaded, TokenizerArrays};
 use dmexp_tools::error::{Error, Result};
 use dmexp_tools::text;
@@ -149,6 +149,15 @@ pub(crate) fn for_checkpoint(name: &OsStr, bos: Option<u32>, vocab_size: u32) ->
             Err(request("--bos goes with --tokenizer bytes alone", "a tokenizer file has its own token for the beginning of text"))
         }
     }
+}
+
+/// The files that a tokenizer of this name is read from: none of them is ever replaced.
+pub(crate) fn tokenizer_files(name: &OsStr) -> Vec<PathBuf> {
+    if name == "bytes" || name == "none" {
+        return Vec::new();
+    }
+    let path = Path::new(name);
+    std::iter::once(path.to_path_buf()).chain(beside(path)).collect()
 }
 
 /// The tokens of `text`, with the token before a text's beginning if the tokenizer wants one.

@@ -8,7 +8,7 @@ use super::run::{Watch, copy_into};
 use super::{Phase, Progress};
 use crate::checkpoint::roster::{LoadReport, Roster, partial, strict};
 use crate::checkpoint::rustyml::{RustyMl, model_roster, wanted};
-use crate::checkpoint::{ArrayView, Checkpoint, Config as Source, LlamaSource, Mapping, llama_roster};
+use crate::checkpoint::{ArrayView, Checkpoint, Config as Source, LlamaSource, llama_roster};
 use crate::decode::{Loaded, verify};
 use crate::error::{Class, Error, Result};
 use crate::target::Target;
@@ -85,7 +85,7 @@ pub fn onto(
             arrays.get(name).copied().filter(|_| lists.applied.iter().any(|path| path == name))
         })
         .collect();
-    let target = Target::new(out, checkpoint.files().iter().map(Mapping::path))?;
+    let target = Target::new(out, checkpoint.sources().iter().map(PathBuf::as_path))?;
     let mut watch = Watch::new(cancel, progress);
     let file = target.temporary()?;
     let job = Job { loaded: &loaded, header: &header, applied: &applied, source: checkpoint.path() };

@@ -5,7 +5,7 @@ use super::plan::{Plan, Planned, Source, Values};
 use super::quantise::quantise;
 use super::spool::Spool;
 use super::{Format, Options, Phase, Progress, Report, golden, plan, quality};
-use crate::checkpoint::{Checkpoint, Mapping};
+use crate::checkpoint::Checkpoint;
 use crate::decode::{Loaded, verify};
 use crate::error::{Class, Error, Result};
 use crate::target::Target;
@@ -14,7 +14,7 @@ use dmexp_format::host::{
 };
 use sha2::{Digest, Sha256};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
 
@@ -61,8 +61,8 @@ pub(super) fn run_watched(checkpoint: &Checkpoint, options: &Options, watch: &mu
     if options.quality.is_some() && checkpoint.tokenizer.is_none() {
         return Err(Error::new(Class::Request, "a text cannot be measured with: there is no tokenizer").advise("name it with --tokenizer"));
     }
-    let sources = checkpoint.files().iter().map(Mapping::path).chain(options.quality.as_deref());
-    let target = Target::new(&options.out, sources)?;
+    let sources = checkpoint.sources();
+    let target = Target::new(&options.out, sources.iter().map(PathBuf::as_path).chain(options.quality.as_deref()))?;
     // Made first, so that a folder that takes no file is found out before the work.
     let file = target.temporary()?;
     let mut spool = Spool::default();

@@ -20,6 +20,7 @@ use names::{EMBEDDING, LM_HEAD, Tensors};
 use std::path::Path;
 
 const CONFIG: &str = "config.json";
+const ADAPTER: &str = "adapter_config.json";
 
 /// Opens the model in `folder`.
 pub(super) fn open(folder: &Path) -> Result<Checkpoint> {
@@ -48,6 +49,12 @@ fn build(folder: &Path, weights: impl FnOnce() -> Result<Weights>) -> Result<Che
     let path = folder.join(CONFIG);
     let in_config = |error: Error| if error.path().as_os_str().is_empty() { error.in_file(&path) } else { error };
     let table = json::read_object(&path)?;
+    if folder.join(ADAPTER).is_file() {
+        let what = format!("has an {ADAPTER}: the library adds the weights of an adapter to the model's, this version does not");
+        return Err(Error::not_a_model(what)
+            .advise("merge the adapter into the model; where that is done, move its files to another folder")
+            .in_file(folder));
+    }
     let mut model = config::read(&table).map_err(in_config)?;
     let Weights { name, mut files, mut tensors, notes } = weights()?;
     model.notes.extend(notes);
@@ -73,8 +80,12 @@ fn build(folder: &Path, weights: impl FnOnce() -> Result<Weights>) -> Result<Che
 /// Whether the classifier is the embedding; where it is, a stored copy of it is taken out of `tensors`.
 fn tied(stated: Option<bool>, tensors: &mut Tensors, files: &[Mapping]) -> Result<bool> {
     match (stated, tensors.contains_key(LM_HEAD)) {
-        (None, stored) => Ok(!stored),
-        (Some(false), true) => Ok(false),
+        // The library's default for these models is a classifier of its own, which it would then make up.
+        (None, false) => {
+            let what = format!("has no tensor {LM_HEAD}, and config.json does not say tie_word_embeddings");
+            Err(Error::mismatch(what).advise("if the classifier is the embedding, tie_word_embeddings should be true"))
+        }
+        (None | Some(false), true) => Ok(false),
         (Some(false), false) => {
             let what = format!("tie_word_embeddings is false, but there is no tensor {LM_HEAD}");
             Err(Error::mismatch(what).advise("the classifier is missing; if it is the embedding, tie_word_embeddings should be true"))

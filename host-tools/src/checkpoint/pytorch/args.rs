@@ -2,6 +2,7 @@
 
 use super::pickle::Pickle;
 use super::value::Value;
+use crate::checkpoint::json;
 use crate::error::{Error, Result};
 use dmexp_format::arch::llama::LlamaConfig;
 use std::collections::BTreeMap;
@@ -67,8 +68,7 @@ impl Args {
     /// # Errors
     /// [`Class::Damaged`](crate::error::Class::Damaged) for what is no JSON object.
     pub(super) fn from_json(source: &'static str, bytes: &[u8]) -> Result<Self> {
-        let object: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_slice(bytes).map_err(|error| Error::damaged(format!("is no JSON object: {error}")))?;
+        let object = json::object(bytes)?;
         let arg = |value: serde_json::Value| match value {
             serde_json::Value::Null => Arg::None,
             serde_json::Value::Bool(value) => Arg::Bool(value),
@@ -140,5 +140,16 @@ impl Args {
                 .advise("it may change what the model computes, so the checkpoint is not read")),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused() {
+        let error = Args::from_json("params.json", br#"{"dim": 64, "norm_eps": 1e-5, "norm_eps": 1e-6}"#).unwrap_err();
+        assert!(error.to_string().contains("the key \"norm_eps\" stands twice"), "{error}");
     }
 }

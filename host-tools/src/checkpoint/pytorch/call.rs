@@ -23,7 +23,13 @@ pub(super) fn reduce<'p>(machine: &Machine<'p>, callee: Id, arguments: Id) -> Re
         (Global::Tuple, []) => Ok(Value::Tuple(Vec::new())),
         (Global::List, [items]) => elements(machine, *items).map(Value::List),
         (Global::Tuple, [items]) => elements(machine, *items).map(Value::Tuple),
-        (Global::RebuildTensor, [storage, offset, sizes, strides, ..]) => tensor(machine, *storage, *offset, *sizes, *strides),
+        // What follows are gradients and hooks, and of a lazily negated or conjugated tensor a dict that says so.
+        (Global::RebuildTensor, [storage, offset, sizes, strides, rest @ ..]) => match rest.get(2).map(|id| machine.value(*id)) {
+            Some(Value::Dict(marks)) if !marks.is_empty() => {
+                Err(machine.not_a_model("has a tensor that is a negated or conjugated view of its numbers".to_owned()))
+            }
+            _ => tensor(machine, *storage, *offset, *sizes, *strides),
+        },
         (Global::RebuildParameter, [tensor, ..]) => match machine.value(*tensor) {
             Value::Tensor(tensor) => Ok(Value::Tensor(tensor.clone())),
             other => Err(machine.damaged(format!("makes a parameter of {}", other.kind()))),

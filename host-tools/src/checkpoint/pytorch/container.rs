@@ -14,6 +14,8 @@ use zip::{CompressionMethod, ZipArchive};
 /// What the first pickle of the older container holds: 0x1950a86a20f9469cfc6c.
 const LEGACY_MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 const LEGACY_PROTOCOL: i64 = 1001;
+/// The length of a zip archive's last record without its comment.
+const END_LENGTH: usize = 22;
 /// A tensor or two a member: far more than any checkpoint has.
 const MEMBER_LIMIT: usize = 1 << 18;
 
@@ -167,6 +169,10 @@ fn members(bytes: &[u8]) -> Result<Vec<Member>> {
             return Err(refuse(format!("has {size} bytes, but {packed} are stored")));
         }
         members.push(Member { name, bytes: start..end, crc32: member.crc32() });
+    }
+    let end = bytes.len().saturating_sub(END_LENGTH + archive.comment().len());
+    if !bytes.get(end..).is_some_and(|record| record.starts_with(b"PK\x05\x06")) {
+        return Err(Error::damaged("bytes are left over behind the end of the zip archive").advise("copy or download the file again"));
     }
     if archive.has_overlapping_entries().map_err(damaged)? {
         return Err(Error::damaged("members of the zip archive lie over one another"));

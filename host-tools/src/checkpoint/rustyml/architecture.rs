@@ -1,6 +1,7 @@
 //! Architecture files: the TOML of docs/format/sequential.md, or the same in JSON; and what they leave out, filled in from the file's arrays.
 
 use super::reader::{FileArray, FileLayer, Model};
+use crate::checkpoint::json;
 use crate::error::{Error, Result};
 use dmexp_format::host::HeaderError;
 use dmexp_format::host::sequential::{NamedLayer, SequentialSettings, layer_text};
@@ -51,10 +52,16 @@ fn text(path: &Path) -> Result<String> {
 
 fn tables(text: &str) -> Result<Table> {
     if text.trim_start().starts_with('{') {
-        serde_json::from_str(text).map_err(|error| Error::damaged(format!("is not the JSON of an architecture: {error}")))
+        let table = json::object(text.as_bytes())?;
+        let wrong = |error| Error::damaged(format!("is not the JSON of an architecture: {error}"));
+        serde_json::from_value(table.into()).map_err(wrong)
     } else {
         text.parse().map_err(|error: toml::de::Error| {
-            Error::damaged(format!("is not the TOML of an architecture: {}", error.to_string().trim_end()))
+            let refused = Error::damaged(format!("is not the TOML of an architecture: {}", error.message()));
+            match error.span() {
+                Some(span) => refused.at(format!("byte {}", span.start)),
+                None => refused,
+            }
         })
     }
 }

@@ -51,6 +51,10 @@ fn a_pickle_that_names_what_runs_is_refused_by_that_name_and_byte() {
 
 #[test]
 fn other_ways_to_run_something_are_refused() {
+    // A tensor whose seventh argument says that its numbers count negated.
+    let mark = dict(&[(text("neg"), b"\x88".to_vec())]);
+    let arguments = tuple(&[int(0), int(0), tuple(&[]), tuple(&[]), b"\x89".to_vec(), b"}".to_vec(), mark]);
+    let negated = [b"ctorch._utils\n_rebuild_tensor_v2\n".to_vec(), arguments, b"R".to_vec()].concat();
     for (value, class, part) in [
         (b"ccollections\nOrderedDict\n)\x81".to_vec(), Class::NotAModel, "makes objects"),
         (b"ccollections\nOrderedDict\n)}\x92".to_vec(), Class::NotAModel, "makes objects"),
@@ -68,6 +72,7 @@ fn other_ways_to_run_something_are_refused() {
         (b"0".to_vec(), Class::Damaged, "empty stack"),
         (b"K\x01K\x02s".to_vec(), Class::Damaged, "empty stack"),
         (b"]K\x01K\x02s".to_vec(), Class::Damaged, "sets keys of a list"),
+        (negated, Class::NotAModel, "negated or conjugated"),
         (b"}K\x01a".to_vec(), Class::Damaged, "adds elements to a dict"),
         (b"}(K\x01u".to_vec(), Class::Damaged, "a key and no value"),
         (b"\xfe".to_vec(), Class::Damaged, "0xfe"),
@@ -150,6 +155,8 @@ fn archives_with_other_members_than_they_should_have_are_refused() {
     changed(central + 10, &[8, 0], "compressed");
     changed(central + 24, &[1, 0, 0, 0], "are stored");
     changed(central + 20, &[0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f], "and the file ends after");
+    let error = read([whole.clone(), vec![0; 5]].concat()).unwrap_err();
+    assert!(error.to_string().contains("left over behind the end of the zip archive"), "{error}");
     let first = place(b"made/data.pkl", 0) - 30;
     changed(central + 42, &(first as u32).to_le_bytes(), "");
 }

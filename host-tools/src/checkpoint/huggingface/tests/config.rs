@@ -174,7 +174,9 @@ fn ties_are_as_stated_and_as_stored() {
     let tied = |made: &Made| opened(made).0.tied_embeddings;
     assert!(!tied(&llama()));
     assert!(tied(&llama().with("tie_word_embeddings", json!(true)).without_tensor(head)));
-    assert!(tied(&llama().without("tie_word_embeddings").without_tensor(head)));
+    assert!(!tied(&llama().without("tie_word_embeddings")));
+    let unsaid = refusal(&llama().without("tie_word_embeddings").without_tensor(head)).to_string();
+    assert!(unsaid.contains("has no tensor lm_head.weight, and config.json does not say tie_word_embeddings"), "{unsaid}");
     let mut copy = llama().with("tie_word_embeddings", json!(true));
     let embedding = copy.tensor("model.embed_tokens.weight").to_vec();
     copy.tensors.iter_mut().find(|(name, ..)| name == head).unwrap().2 = embedding;

@@ -189,6 +189,36 @@ fn folders_without_weights_or_configuration_say_so() {
 }
 
 #[test]
+fn an_adapter_beside_the_weights_is_not_passed_over() {
+    let folder = TempDir::new().unwrap();
+    let path = llama().save(&folder);
+    fs::write(path.join("adapter_config.json"), "{}").unwrap();
+    let error = refusal(&path);
+    assert!(error.class() == Class::NotAModel && error.to_string().contains("has an adapter_config.json"), "{error}");
+}
+
+#[test]
+fn no_file_of_the_model_counts_as_free_to_write() {
+    let folder = TempDir::new().unwrap();
+    let path = llama().save_parts(&folder, 2);
+    let sources = open(&path).unwrap().sources();
+    for name in [
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer.model",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "chat_template.jinja",
+        "model.safetensors.index.json",
+        "model-00002-of-00002.safetensors",
+    ] {
+        assert!(sources.contains(&path.join(name)), "{name}: {sources:?}");
+    }
+    assert!(!sources.contains(&path.join("model.bf16.dmexp")));
+}
+
+#[test]
 fn weights_that_are_something_else_are_named() {
     for (bytes, said) in [
         (&b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n"[..], "Git LFS pointer"),

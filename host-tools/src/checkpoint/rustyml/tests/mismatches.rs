@@ -94,6 +94,7 @@ fn architecture_files_that_are_none_are_refused_in_their_order() {
         (b"\xff\xfe".as_slice(), Class::Damaged),
         (b"[model", Class::Damaged),
         (b"{\"kind\": 1,", Class::Damaged),
+        (b"{\"kind\": \"graph\", \"kind\": \"sequential\"}", Class::Damaged),
         (b"", Class::Mismatch),
         (b"model = 1", Class::Mismatch),
         (b"[model]\nkind = \"sequential\"", Class::Mismatch),
@@ -103,6 +104,11 @@ fn architecture_files_that_are_none_are_refused_in_their_order() {
         assert_eq!(error.class(), class, "{error}");
         assert!(error.to_string().contains("arch.toml"), "{error}");
     }
+    // What is wrong, not the whole of it.
+    std::fs::write(&arch, "a=".to_owned() + &"[".repeat(100_000)).unwrap();
+    let error = open(&path, &arch).unwrap_err().to_string();
+    assert!(error.contains("(at byte ") && error.len() < 400, "{error}");
+    std::fs::write(&arch, "model = 1").unwrap();
     // The model file comes first.
     let error = open(&arch, &arch).unwrap_err();
     assert_eq!(error.class(), Class::NotAModel, "{error}");
