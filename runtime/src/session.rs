@@ -202,7 +202,16 @@ impl<'a> Session<'a> {
     fn in_words(model: &Model<'a>, memory: &'a mut [u32], sampler: Sampler) -> Result<Self, Error> {
         self_check()?;
         let state = State::new(&model.network, &model.layout()?, (model.context, model.kv), memory)?;
-        Ok(Self { model: *model, state, sampler, stops: StopStrings::NONE, ignore_end_of_text: false, position: 0, known: 0, ended: None })
+        Ok(Self {
+            model: *model,
+            state,
+            sampler,
+            stops: StopStrings::none(),
+            ignore_end_of_text: false,
+            position: 0,
+            known: 0,
+            ended: None,
+        })
     }
 
     /// Ends texts at `stops` as well.

@@ -33,7 +33,13 @@ pub(crate) enum Progress {
 
 impl<'a> StopStrings<'a> {
     /// None: text passes through at once.
-    pub const NONE: Self = Self { strings: &[], held: Held { bytes: [0; STOP_LEN_LIMIT], len: 0 }, search: None };
+    pub const NONE: Self = Self::none();
+
+    /// [`StopStrings::NONE`], put together rather than copied: zeros need no flash.
+    #[inline]
+    pub(crate) const fn none() -> Self {
+        Self { strings: &[], held: Held { bytes: [0; STOP_LEN_LIMIT], len: 0 }, search: None }
+    }
 
     /// Stops at any of `strings`.
     ///

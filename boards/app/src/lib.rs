@@ -27,7 +27,7 @@ pub mod machine;
 #[cfg(feature = "measure")]
 mod measure;
 mod semihost;
-#[cfg_attr(not(feature = "measure"), allow(dead_code, reason = "nothing is counted"))]
+#[cfg(feature = "measure")]
 mod stack;
 mod story;
 mod text;
@@ -178,7 +178,7 @@ fn other_models<B: Board>(board: &mut B, place: Option<(usize, usize)>, task: Ta
             let bytes = memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
             with_file(board, bytes, task, kv, arena)
         }
-        _ => with_model(board, Story::bind().with_kv(kv), task, arena),
+        _ => with_model(board, &Story::bind().with_kv(kv), task, arena),
     }
 }
 
@@ -188,7 +188,7 @@ fn other_models<B: Board>(board: &mut B, place: Option<(usize, usize)>, task: Ta
 #[inline(never)]
 fn with_file<B: Board>(board: &mut B, bytes: &'static [u8], task: Task, kv: KvDType, arena: &'static mut [u32]) -> Result<(), Error> {
     match Model::bind(&ModelFile::open(bytes)?) {
-        Ok(model) => with_model(board, model.with_kv(kv), task, arena),
+        Ok(model) => with_model(board, &model.with_kv(kv), task, arena),
         Err(error) => Err(error),
     }
 }
@@ -196,15 +196,15 @@ fn with_file<B: Board>(board: &mut B, bytes: &'static [u8], task: Task, kv: KvDT
 #[cfg(feature = "models")]
 #[inline(never)]
 #[cfg_attr(not(feature = "measure"), allow(unused_variables, reason = "the story has an arena of its own"))]
-fn with_model<B: Board>(board: &mut B, model: Model<'static>, task: Task, arena: &'static mut [u32]) -> Result<(), Error> {
+fn with_model<B: Board>(board: &mut B, model: &Model<'static>, task: Task, arena: &'static mut [u32]) -> Result<(), Error> {
     match task {
         Task::Story { seed } => story::tell(u64::from(seed), board.output()),
         #[cfg(feature = "info")]
-        Task::Info { context } => info(board, &model, context.unwrap_or(model.context())),
+        Task::Info { context } => info(board, model, context.unwrap_or(model.context())),
         #[cfg(feature = "measure")]
         Task::Measure(task) => {
             let arena = if arena.is_empty() { story::arena()?.words() } else { arena };
-            match Session::new(model, arena, Sampler::greedy()) {
+            match Session::new(*model, arena, Sampler::greedy()) {
                 Ok(ref mut session) => measure::steps(board, session, task),
                 Err(error) => Err(error),
             }

@@ -2,8 +2,10 @@
 
 #[cfg(feature = "measure")]
 use crate::core_of;
+#[cfg(feature = "measure")]
+use crate::stack;
 use crate::uart::{Port, Uart};
-use crate::{Board, run, semihost, stack, text};
+use crate::{Board, run, semihost, text};
 use embedded_io::Write;
 
 /// Memory of a board that no section is linked into.
@@ -68,6 +70,7 @@ impl<P: Port> Board for Machine<P> {
 
 /// Does the command on the emulator's command line and ends the emulation. Call it first thing in `main`.
 pub fn start<P: Port>(memory: Memory) -> ! {
+    #[cfg(feature = "measure")]
     stack::paint();
     let mut line = [0; semihost::COMMAND_LINE_LEN];
     let command = semihost::command(&mut line);

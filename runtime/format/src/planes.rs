@@ -105,6 +105,8 @@ impl Planes {
     }
 }
 
+#[cold]
+#[inline(never)]
 const fn fault(tensor: u32, rule: Rule, found: u32, allowed: u32) -> Error {
     Error::Tensor { tensor, rule, found: found as u64, allowed: allowed as u64 }
 }

@@ -139,6 +139,11 @@ impl<'a> TensorView<'a> {
         Ok(Self { dtype, group, dims, bytes })
     }
 
+    /// [`TensorView::grouped`] of what was compared before.
+    pub(crate) const fn of_checked(dtype: DType, dims: Dims, group: u32, bytes: &'a [u8]) -> Self {
+        Self { dtype, group, dims, bytes }
+    }
+
     /// A view of no elements at all: what stands where an architecture has no such tensor.
     pub const EMPTY: Self = Self { dtype: DType::F32, group: 0, dims: Dims { sizes: [0, 1, 1, 1], rank: 1 }, bytes: &[] };
 

@@ -100,13 +100,16 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
                 {inv_freq}
                 {section}
                 static TENSORS: [::dmexp::format::TensorView<'static>; {count}] = [{table}];
-                static ARRAYS: [::dmexp::format::TensorView<'static>; 4] = [{arrays}];
-                ::dmexp::Model::from_parts(
-                    ::dmexp::models::llama::Llama::from_table(Self::CONFIG, &TENSORS),
-                    ::dmexp::tokenizer::Tokenizer::from_parts({facts}, ARRAYS),
-                    Self::CONTEXT,
-                    Self::KV,
-                ).with_layout(Self::LAYOUT)
+                const ARRAYS: [::dmexp::format::TensorView<'static>; 4] = [{arrays}];
+                // A constant that is copied takes less flash than instructions that put it together.
+                const {{
+                    ::dmexp::Model::from_parts(
+                        ::dmexp::models::llama::Llama::from_table(Self::CONFIG, &TENSORS),
+                        ::dmexp::tokenizer::Tokenizer::from_parts({facts}, ARRAYS),
+                        Self::CONTEXT,
+                        Self::KV,
+                    ).with_layout(Self::LAYOUT)
+                }}
             }}
         }}
         ",

@@ -171,7 +171,7 @@ impl<'m> State<'m> {
         let heads = (model.config.n_kv_heads as usize, model.config.head_dim as usize);
         model.inv_freq(inv_freq)?;
         Ok(Self {
-            kv: KvCache::from_parts(cache, kv, layout.kv_code_bytes, context as usize, heads),
+            kv: KvCache::from_parts(cache, kv, layout.kv_code_bytes, model.config.n_layers as usize, context as usize, heads),
             inv_freq,
             cos: carve.floats(layout.rotation / 2),
             sin: carve.floats(layout.rotation / 2),

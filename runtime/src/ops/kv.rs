@@ -47,6 +47,7 @@ impl KvHead {
 pub struct KvCache<'a> {
     words: &'a mut [u32],
     dtype: KvDType,
+    n_layers: usize,
     context: usize,
     n_kv_heads: usize,
     head_dim: usize,
@@ -77,18 +78,19 @@ impl<'a> KvCache<'a> {
         if needed > found {
             return Err(Error::ArenaTooSmall { needed, found });
         }
-        Ok(Self::from_parts(words, dtype, code_bytes as usize, context, (n_kv_heads, head_dim)))
+        Ok(Self::from_parts(words, dtype, code_bytes as usize, n_layers, context, (n_kv_heads, head_dim)))
     }
 
-    /// A cache of parts that a layout made: the codes take `code_bytes`.
+    /// A cache in `words` as large as a layout says: the codes take `code_bytes`.
     pub(crate) fn from_parts(
         words: &'a mut [u32],
         dtype: KvDType,
         code_bytes: usize,
+        n_layers: usize,
         context: usize,
         (n_kv_heads, head_dim): (usize, usize),
     ) -> Self {
-        Self { words, dtype, context, n_kv_heads, head_dim, code_bytes }
+        Self { words, dtype, n_layers, context, n_kv_heads, head_dim, code_bytes }
     }
 
     /// The memory itself: nobody needs it before the first position is stored.
@@ -99,42 +101,55 @@ impl<'a> KvCache<'a> {
     /// Stores one position of a layer: `key` and `value` have `kv_dim` elements, narrowed to nearest even. A layer or position that the cache does not have
     /// is left alone.
     pub fn store(&mut self, layer: usize, position: usize, key: &[f32], value: &[f32]) {
-        if position < self.context {
-            self.store_row(layer.saturating_mul(2), position, key);
-            self.store_row(layer.saturating_mul(2).saturating_add(1), position, value);
+        if layer < self.n_layers && position < self.context {
+            self.store_row(self.row(layer, 0).wrapping_add(position), key);
+            self.store_row(self.row(layer, 1).wrapping_add(position), value);
         }
     }
 
     /// The keys of a layer: position x `kv_dim`; empty for a layer that the cache does not have.
     pub fn keys(&self, layer: usize) -> KvRows<'_> {
-        self.rows(layer.saturating_mul(2))
+        self.rows(layer, 0)
     }
 
     /// The values of a layer: position x `kv_dim`; empty for a layer that the cache does not have.
     pub fn values(&self, layer: usize) -> KvRows<'_> {
-        self.rows(layer.saturating_mul(2).saturating_add(1))
+        self.rows(layer, 1)
     }
 
-    fn rows(&self, table: usize) -> KvRows<'_> {
-        let positions = table.saturating_mul(self.context)..table.saturating_add(1).saturating_mul(self.context);
-        let elements = scaled(&positions, self.n_kv_heads.saturating_mul(self.head_dim));
+    /// The number of the first row of a layer's keys (0) or values (1). All rows that there are fit the memory, so no product of theirs wraps.
+    fn row(&self, layer: usize, which: usize) -> usize {
+        layer.wrapping_mul(2).wrapping_add(which).wrapping_mul(self.context)
+    }
+
+    /// Where `count` rows from number `first` on lie, of `len` elements each.
+    fn places(first: usize, count: usize, len: usize) -> Range<usize> {
+        let start = first.wrapping_mul(len);
+        start..start.wrapping_add(count.wrapping_mul(len))
+    }
+
+    fn kv_dim(&self) -> usize {
+        self.n_kv_heads.wrapping_mul(self.head_dim)
+    }
+
+    fn rows(&self, layer: usize, which: usize) -> KvRows<'_> {
+        let (first, count) = if layer < self.n_layers { (self.row(layer, which), self.context) } else { (0, 0) };
+        let elements = Self::places(first, count, self.kv_dim());
         match self.dtype {
             KvDType::F16 if is_built(KvDType::F16) => KvRows::F16(bytemuck::cast_slice(self.words).get(elements).unwrap_or(&[])),
             KvDType::Q8 if is_built(KvDType::Q8) => {
                 let (codes, scales) = bytemuck::cast_slice(self.words).split_at_checked(self.code_bytes).unwrap_or_default();
                 let codes = bytemuck::cast_slice::<u8, i8>(codes).get(elements).unwrap_or(&[]);
                 let scales = bytemuck::try_cast_slice::<u8, u16>(scales).unwrap_or(&[]);
-                KvRows::Q8(IntegerRows { codes, scales: scales.get(scaled(&positions, self.n_kv_heads)).unwrap_or(&[]) })
+                KvRows::Q8(IntegerRows { codes, scales: scales.get(Self::places(first, count, self.n_kv_heads)).unwrap_or(&[]) })
             }
             _ if is_built(KvDType::F32) => KvRows::F32(bytemuck::cast_slice(self.words).get(elements).unwrap_or(&[])),
             _ => KvRows::F32(&[]),
         }
     }
 
-    fn store_row(&mut self, table: usize, position: usize, row: &[f32]) {
-        let position = table.saturating_mul(self.context).saturating_add(position);
-        let position = position..position.saturating_add(1);
-        let elements = scaled(&position, self.n_kv_heads.saturating_mul(self.head_dim));
+    fn store_row(&mut self, number: usize, row: &[f32]) {
+        let elements = Self::places(number, 1, self.kv_dim());
         match self.dtype {
             KvDType::F16 if is_built(KvDType::F16) => {
                 super::chip::narrow_f16(bytemuck::cast_slice_mut(self.words).get_mut(elements).unwrap_or(&mut []), row);
@@ -143,7 +158,7 @@ impl<'a> KvCache<'a> {
                 let (codes, scales) = bytemuck::cast_slice_mut(self.words).split_at_mut_checked(self.code_bytes).unwrap_or_default();
                 let codes = bytemuck::cast_slice_mut::<u8, i8>(codes).get_mut(elements).unwrap_or(&mut []);
                 let scales = bytemuck::try_cast_slice_mut::<u8, u16>(scales).unwrap_or(&mut []);
-                let scales = scales.get_mut(scaled(&position, self.n_kv_heads)).unwrap_or(&mut []);
+                let scales = scales.get_mut(Self::places(number, 1, self.n_kv_heads)).unwrap_or(&mut []);
                 super::kv_integer::store(codes, scales, row, self.head_dim);
             }
             _ if is_built(KvDType::F32) => {
@@ -155,11 +170,6 @@ impl<'a> KvCache<'a> {
             _ => {}
         }
     }
-}
-
-/// The elements of so many rows of `len` elements.
-fn scaled(rows: &Range<usize>, len: usize) -> Range<usize> {
-    rows.start.saturating_mul(len)..rows.end.saturating_mul(len)
 }
 
 #[cfg(test)]

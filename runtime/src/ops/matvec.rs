@@ -34,7 +34,8 @@ pub fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
     if !integer::is_only(w.dtype()) {
         return out.fill(0.0);
     }
-    if integer::only(w.dtype()).is_quantised() && out.len() == w.cols() && row < w.rows() {
+    let quantised = cfg!(any(feature = "q8", feature = "q4", feature = "t2")) && integer::only(w.dtype()).is_quantised();
+    if quantised && out.len() == w.cols() && row < w.rows() {
         return integer::widen_row(out, w, row);
     }
     let start = row.wrapping_mul(w.cols());

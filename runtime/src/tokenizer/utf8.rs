@@ -94,23 +94,34 @@ impl Utf8Stream {
 /// 600 bytes of code and tables.)
 fn missing(bytes: &[u8]) -> Option<usize> {
     let (first, rest) = bytes.split_first()?;
-    // The length, and what may follow the first byte: nothing that is too long for what it says, a surrogate, or past U+10FFFF.
-    let (len, mut allowed) = match first {
-        0..=0x7F => (0usize, 0x80..=0xBF),
-        0xC2..=0xDF => (1, 0x80..=0xBF),
-        0xE0 => (2, 0xA0..=0xBF),
-        0xED => (2, 0x80..=0x9F),
-        0xE1..=0xEF => (2, 0x80..=0xBF),
-        0xF0 => (3, 0x90..=0xBF),
-        0xF1..=0xF3 => (3, 0x80..=0xBF),
-        0xF4 => (3, 0x80..=0x8F),
+    // How many bytes follow the first, and from where to where the second may be: nothing that is too long for what it says, a surrogate, or past U+10FFFF.
+    let (mut low, mut high) = (0x80, 0xBF);
+    let len = match *first {
+        0..=0x7F => 0usize,
+        0xC2..=0xDF => 1,
+        first @ 0xE0..=0xEF => {
+            match first {
+                0xE0 => low = 0xA0,
+                0xED => high = 0x9F,
+                _ => {}
+            }
+            2
+        }
+        first @ 0xF0..=0xF4 => {
+            match first {
+                0xF0 => low = 0x90,
+                0xF4 => high = 0x8F,
+                _ => {}
+            }
+            3
+        }
         _ => return None,
     };
     for byte in rest {
-        if !allowed.contains(byte) {
+        if *byte < low || *byte > high {
             return None;
         }
-        allowed = 0x80..=0xBF;
+        (low, high) = (0x80, 0xBF);
     }
     len.checked_sub(rest.len())
 }

@@ -230,31 +230,23 @@ impl LlamaConfig {
     /// configuration has it.
     #[inline(never)]
     pub const fn tensor_number(&self, kind: TensorKind, layer: u32) -> u32 {
-        let after_layers = 1 + self.n_layers.wrapping_mul(self.kinds().len() as u32);
-        match kind {
-            TensorKind::TokEmbeddings => 0,
-            TensorKind::Norm => after_layers,
-            TensorKind::Output => after_layers + 1,
-            TensorKind::RopeInvFreq => self.weight_tensors(),
-            _ => {
-                let biases = if self.qkv_bias { 3 } else { 0 };
-                let place = match kind {
-                    TensorKind::AttentionNorm => 0,
-                    TensorKind::Wq => 1,
-                    TensorKind::Wk => 2,
-                    TensorKind::Wv => 3,
-                    TensorKind::Bq => 4,
-                    TensorKind::Bk => 5,
-                    TensorKind::Bv => 6,
-                    TensorKind::Wo => 4 + biases,
-                    TensorKind::FfnNorm => 5 + biases,
-                    TensorKind::W1 => 6 + biases,
-                    TensorKind::W3 => 7 + biases,
-                    _ => 8 + biases,
-                };
-                1u32.wrapping_add(layer.wrapping_mul(9 + biases)).wrapping_add(place)
-            }
+        // The kinds are numbered in the order of a file, biases included.
+        let missing = if self.qkv_bias { 0 } else { TensorKind::Wo as u32 - TensorKind::Bq as u32 };
+        let in_layer = TensorKind::Norm as u32 - TensorKind::AttentionNorm as u32 - missing;
+        let number = kind as u32;
+        if number == 0 {
+            return 0;
         }
+        let before = if number < TensorKind::Norm as u32 { layer } else { self.n_layers }.wrapping_mul(in_layer);
+        let absent = if number >= TensorKind::Norm as u32 {
+            // As if the last layer ended before them.
+            in_layer + missing + if self.tied_embeddings && number == TensorKind::RopeInvFreq as u32 { 1 } else { 0 }
+        } else if number >= TensorKind::Wo as u32 {
+            missing
+        } else {
+            0
+        };
+        before.wrapping_add(number - absent)
     }
 
     /// The tensor that the configuration calls for at place `number`; past the weights come the rotation frequencies, then nothing.

@@ -167,10 +167,14 @@ const fn version(bytes: &[u8]) -> Result<u8, Error> {
     }
 }
 
+#[cold]
+#[inline(never)]
 const fn truncated(part: Part, needed: u64, bytes: &[u8]) -> Error {
     Error::Truncated { part, needed, found: bytes.len() as u64 }
 }
 
+#[cold]
+#[inline(never)]
 const fn wrong(part: Part, rule: Rule, offset: u64, found: u64, allowed: u64) -> Error {
     Error::Layout { part, rule, offset, found, allowed }
 }

@@ -319,7 +319,7 @@ impl<'a> ModelFile<'a> {
                     return wrong(Rule::Length, tensor.dims().count(), half);
                 }
                 for (place, frequency) in out.iter_mut().enumerate() {
-                    *frequency = tensor.get_f32(place);
+                    *frequency = tensor.get_float(place);
                 }
             }
         }
@@ -377,7 +377,8 @@ impl<'a> Tensor<'a> {
         let record = index.record(number)?;
         let name = index.name(number)?;
         let bytes = part(payload, record.offset as usize, record.bytes as usize)?;
-        let view = TensorView::grouped(number, record.dtype, record.dims, record.group, bytes).ok()?;
+        // `parse` decoded the record, and with it compared the length.
+        let view = TensorView::of_checked(record.dtype, record.dims, record.group, bytes);
         Some(Self { number, name, view, crc32: Some(record.crc32), flags: record.flags, offset: record.offset })
     }
 }

@@ -189,6 +189,7 @@ impl<'a> Prepared<'a> {
     }
 
     /// The same as rows, for reading element by element.
+    #[inline(never)]
     fn part(&self, head: usize) -> Rows<'a> {
         Rows { bytes: self.rows.bytes.get(head.wrapping_mul(self.head_bytes)..).unwrap_or(&[]), ..self.rows }
     }
