@@ -2,7 +2,8 @@
 
 mod cli_support;
 
-use cli_support::{files, folder, line, piped, run, shared, stories, tiny, tokenizer_bin};
+use cli_support::{Shape, TINY, any, checkpoint, files, folder, line, piped, run, shared, stories, tiny, tokenizer_bin};
+use dmexp_tools::checkpoint::byte_level::character_of;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -40,6 +41,45 @@ fn lists_of_tokens_are_strict() {
     for command in ["detokenize", "logits"] {
         run(folder.path(), &[command, "--export", "tiny.dmexp", "--tokens", "1,256"]).refused(1, &["token 256", "256", "0 to 255"]);
     }
+}
+
+/// A byte-level tokenizer.json whose normaliser composes: the 256 bytes, `é` as one piece, and special tokens.
+fn composing() -> Value {
+    let text: Vec<String> = (0..=255).map(|byte| character_of(byte).to_string()).collect();
+    let mut vocab: serde_json::Map<String, Value> = text.iter().cloned().zip((0..256).map(Value::from)).collect();
+    let (first, second) = (&text[0xC3], &text[0xA9]);
+    vocab.insert(format!("{first}{second}"), json!(256));
+    json!({
+        "added_tokens": [{"id": 257, "content": "<|im_start|>", "special": true}, {"id": 258, "content": "<|im_end|>", "special": true}],
+        "normalizer": {"type": "NFC"},
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": vocab, "merges": [[first, second]]}
+    })
+}
+
+#[test]
+fn text_is_composed_where_the_tokenizer_composes() {
+    let folder = folder();
+    fs::write(folder.path().join("tokenizer.json"), composing().to_string()).unwrap();
+    fs::write(folder.path().join("c.bin"), checkpoint(&Shape { vocab: 259, ..TINY }, any)).unwrap();
+    line(folder.path(), "export run --checkpoint c.bin --tokenizer tokenizer.json --dtype f32 --out c.dmexp --quiet").ok();
+    let info = line(folder.path(), "export info c.dmexp --json").json();
+    assert_eq!(info["header"]["tokenizer"]["normalizer"], "nfc");
+    line(folder.path(), "export verify c.dmexp").ok();
+    for from in [&["--export", "c.dmexp"], &["--tokenizer", "tokenizer.json"]] {
+        for text in ["ae\u{301}", "a\u{e9}"] {
+            let ids = run(folder.path(), &[&["tokenize", "--text", text][..], from].concat()).ok();
+            assert_eq!(ids.text(), "97 256\n", "{text:?}");
+        }
+    }
+    let prompt = |text: &str| {
+        let steps = ["generate", "--export", "c.dmexp", "--steps", "2", "--temp", "0", "--json", "--prompt", text];
+        run(folder.path(), &steps).json()["prompt_tokens"].clone()
+    };
+    assert_eq!(prompt("e\u{301}"), json!([256]));
+    let logits = |text: &str| run(folder.path(), &["logits", "--export", "c.dmexp", "--text", text, "--json"]).json();
+    assert_eq!(logits("e\u{301}"), logits("\u{e9}"));
 }
 
 #[test]

@@ -334,7 +334,7 @@ fn apart() -> Vec<String> {
         ["a", "E", "o", "s", "\u{3B1}", "\u{5D0}", "\u{304B}", "\u{9C7}", "\u{1100}", "\u{16D63}", "\u{AC00}", " ", "1", "\u{FFFD}", ""];
     for _ in 0..8000 {
         let mut text = String::new();
-        for _ in 0..1 + numbers.below(6) {
+        for _ in 0..=numbers.below(6) {
             text.push_str(numbers.pick(&bases));
             for _ in 0..numbers.below(4) {
                 text.push_str(numbers.pick(&marks));

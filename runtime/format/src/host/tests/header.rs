@@ -156,6 +156,28 @@ fn unknown_values_that_change_the_function_are_refused() {
     refused_each(&tiny(DType::F32).header.to_text(), &cases);
 }
 
+#[test]
+fn a_normaliser_is_known_by_name_or_left_out() {
+    let tokenizer = Tokenizer {
+        kind: TokenizerKind::ByteLevelBpe,
+        n_pieces: CONFIG.vocab_size,
+        max_piece_len: 3,
+        pre_tokenizer: PreTokenizer::Qwen2,
+        ..Tokenizer::NONE
+    };
+    let header = |normalizer| made_up(CONFIG, Tokenizer { normalizer, ..tokenizer.clone() }, &[], Vec::new());
+    assert!(!header(Normalizer::None).to_text().contains("normalizer"));
+    let text = header(Normalizer::Nfc).to_text();
+    assert_eq!(Header::parse(&text).unwrap().0.tokenizer.normalizer, Normalizer::Nfc);
+    let stated = "normalizer = \"nfc\"";
+    let cases = [
+        (stated, "normalizer = \"nfkc\"", "tokenizer.normalizer", "\"nfkc\"", "\"nfc\""),
+        (stated, "normalizer = \"none\"", "tokenizer.normalizer", "\"none\"", "\"nfc\""),
+        (stated, "normalizer = true", "tokenizer.normalizer", "true", ""),
+    ];
+    refused_each(&text, &cases);
+}
+
 /// Each case: replace, by, then what the message must contain.
 fn refused_each(text: &str, cases: &[(&str, &str, &str, &str, &str)]) {
     for (from, to, key, found, allowed) in cases {
