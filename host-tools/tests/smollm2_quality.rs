@@ -28,11 +28,11 @@ fn inputs() -> Option<(PathBuf, String)> {
     Some((model?, text.ok()?))
 }
 
-/// Three windows of 560 tokens in all: a story with numbers and code in it, and two places of Shakespeare. No token begins them.
+/// Three windows of 521 tokens in all: a story with numbers and code in it, and two places of Shakespeare. No token begins them.
 fn windows(loaded: &Loaded, shakespeare: &str) -> Vec<Vec<u32>> {
     let model = loaded.model().unwrap();
     let tokenizer = model.tokenizer();
-    let texts = [(STORY, 160), (&shakespeare[200_000..201_000], 200), (&shakespeare[700_000..701_000], 200)];
+    let texts = [(STORY, 121), (&shakespeare[200_000..201_000], 200), (&shakespeare[700_000..701_000], 200)];
     let encode = |(text, most): (&str, usize)| {
         let mut tokens = vec![0; Tokenizer::scratch_words(text.len())];
         let count = tokenizer.encode(text.as_bytes(), false, &mut tokens).unwrap();
@@ -67,7 +67,7 @@ fn smollm2_loses_little_by_small_integers() {
     let source = checkpoint::open(&model).unwrap();
     let reference = export(&source, folder.path(), DType::F32);
     let windows = windows(&reference, &shakespeare);
-    assert_eq!(windows.iter().map(Vec::len).collect::<Vec<_>>(), [160, 200, 200]);
+    assert_eq!(windows.iter().map(Vec::len).collect::<Vec<_>>(), [121, 200, 200]);
     let candidates = [DType::Q8, DType::Q4].map(|dtype| export(&source, folder.path(), dtype));
     let mut meters = [Meter::new(); 2];
     for tokens in &windows {
@@ -87,6 +87,6 @@ fn smollm2_loses_little_by_small_integers() {
             "{name}: {positions} positions, KL {kl:.3e} a token, top-1 {:.1}%, perplexity {after:.3}, in f32 {before:.3} ({change:+.2}%)",
             100.0 * top1
         );
-        assert!(positions == 560 && kl <= most && change.abs() <= 0.3, "{name}: {kl} {change}");
+        assert!(positions == 521 && kl <= most && change.abs() <= 0.3, "{name}: {kl} {change}");
     }
 }
