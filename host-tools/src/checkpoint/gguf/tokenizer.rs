@@ -6,6 +6,7 @@ use super::sentencepiece;
 use super::value::Value;
 use crate::checkpoint::TokenizerSource;
 use crate::checkpoint::byte_level::{ByteLevelBpe, character_of};
+use crate::decode::TokenizerArrays;
 use crate::error::{Error, Result};
 use dmexp_format::tokenizer::{Normalizer, PreTokenizer};
 
@@ -45,6 +46,8 @@ pub(super) fn read(container: &Container<'_>, vocab_size: u32) -> Result<Option<
         }
     };
     refuse_other_keys(container)?;
+    // As the runtime checks it: here an error is this file's, once it is written it would be the export's.
+    TokenizerArrays::new(&tokenizer).tokenizer()?;
     Ok(Some(tokenizer))
 }
 

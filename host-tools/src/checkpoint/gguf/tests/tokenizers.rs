@@ -210,3 +210,15 @@ fn the_exported_file_carries_template_special_tokens_and_licence() {
         assert!(crate::decode::verify_all(&report.out).unwrap().passed());
     }
 }
+
+#[test]
+fn a_vocabulary_that_its_own_settings_do_not_fit_is_refused_as_the_files_fault() {
+    // A space is put before every text, and there is no piece for one.
+    let mut file = sentencepiece(&[]);
+    let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(str::to_owned).to_vec();
+    tokens.extend((0..256).map(|byte| format!("<0x{byte:02X}>")));
+    tokens.push("a".to_owned());
+    file.set("tokenizer.ggml.tokens", texts(tokens));
+    let error = refusal(file.bytes());
+    assert!(error.contains("DummyPrefix"), "{error}");
+}
