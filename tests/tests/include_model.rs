@@ -75,7 +75,7 @@ fn a_missing_element_type_is_named_by_its_feature() {
     let runtime = root().join("runtime");
     let manifest = format!(
         "[package]\nname = \"without-bf16\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n\
-         dmexp = {{ path = {:?}, default-features = false, features = [\"llama\", \"f32\", \"macros\"] }}\n",
+         dmexp = {{ path = {:?}, default-features = false, features = [\"llama\", \"f32\", \"kv-f16\", \"macros\"] }}\n",
         runtime.display().to_string()
     );
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
