@@ -36,7 +36,11 @@ fn class_18_headers_that_lie_are_refused() {
             format!(r#"{a},"b":{{"dtype":"F32","shape":[3],"data_offsets":[8,16]}}"#),
             "b has not as many bytes as its shape and type call for",
         ),
-        (format!(r#"{a},"b":{{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[8,16]}}"#), "b has not as many bytes"),
+        // A size past what the target can count is refused while the header is read.
+        (
+            format!(r#"{a},"b":{{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[8,16]}}"#),
+            if cfg!(target_pointer_width = "32") { "4294967296" } else { "b has not as many bytes" },
+        ),
         (a.to_owned(), "the tensors do not end where the file does, at byte"),
         (format!(r#"{a},"b":{{"dtype":"F32","shape":[4],"data_offsets":[8,24]}}"#), "the tensors do not end where the file does"),
         (format!("{a},{a}"), "the key \"a\" stands twice"),
