@@ -27,7 +27,7 @@ pub struct Model<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Layout {
     /// Known since the program was compiled.
-    Known(LlamaLayout),
+    Known(&'static LlamaLayout),
     /// Not known before there is a session. What finds them is not called by its name, so that firmware which never comes here need not hold it.
     Unknown(fn(&LlamaConfig, u32, KvDType) -> Result<LlamaLayout, Error>),
 }
@@ -42,9 +42,15 @@ impl<'a> Model<'a> {
     /// # Errors
     /// Those of [`Llama::bind`] and [`Tokenizer::bind`].
     #[cfg(feature = "files")]
-    #[inline(never)]
     pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
-        let network = Llama::bind(file)?;
+        Llama::check(file)?;
+        Self::of_checked(file)
+    }
+
+    #[cfg(feature = "files")]
+    #[inline(never)]
+    fn of_checked(file: &ModelFile<'a>) -> Result<Self, Error> {
+        let network = Llama::of_checked(file)?;
         let context = network.config().max_seq_len;
         Ok(Self { network, tokenizer: Tokenizer::bind(file)?, context, kv: KvDType::default(), layout: Layout::UNKNOWN })
     }
@@ -57,7 +63,7 @@ impl<'a> Model<'a> {
     /// The same model with its layout, which is that of [`LlamaLayout::new`] for its context and its keys and values: what `include_model!` writes.
     #[doc(hidden)]
     #[must_use]
-    pub const fn with_layout(mut self, layout: LlamaLayout) -> Self {
+    pub const fn with_layout(mut self, layout: &'static LlamaLayout) -> Self {
         self.layout = Layout::Known(layout);
         self
     }
@@ -73,9 +79,14 @@ impl<'a> Model<'a> {
     /// The same model with keys and values kept as `kv`.
     #[must_use]
     pub const fn with_kv(mut self, kv: KvDType) -> Self {
+        self.set_kv(kv);
+        self
+    }
+
+    /// [`Model::with_kv`] where the model lies: no stack holds it twice.
+    pub const fn set_kv(&mut self, kv: KvDType) {
         self.kv = kv;
         self.layout = Layout::UNKNOWN;
-        self
     }
 
     /// The same model with another tokenizer (format-1 files carry none).
@@ -122,7 +133,7 @@ impl<'a> Model<'a> {
 
     fn layout(&self) -> Result<LlamaLayout, Error> {
         match self.layout {
-            Layout::Known(layout) => Ok(layout),
+            Layout::Known(layout) => Ok(*layout),
             Layout::Unknown(find) => find(self.network.config(), self.context, self.kv),
         }
     }
@@ -176,7 +187,7 @@ pub struct Generated {
 /// One text being continued by a model, in memory that the caller owns.
 #[derive(Debug)]
 pub struct Session<'a> {
-    model: Model<'a>,
+    model: &'a Model<'a>,
     state: State<'a>,
     sampler: Sampler,
     stops: StopStrings<'a>,
@@ -189,29 +200,20 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// A session of `model` in `memory` (an [`Arena`](crate::Arena) of [`Model::arena_len`] bytes).
+    /// A session of `model`, which is borrowed so that no stack holds it twice, in `memory` (an [`Arena`](crate::Arena) of [`Model::arena_len`] bytes).
     ///
     /// # Errors
     /// [`Error::ArithmeticSelfCheck`] if this machine's floats do not behave as IEEE says, [`Error::ArenaTooSmall`], [`Error::Context`],
     /// [`Error::TooLargeForTarget`]; [`Error::KvNotBuilt`] where the cargo feature for the keys' and values' type was left out.
-    pub fn new<M: Memory + ?Sized>(model: Model<'a>, memory: &'a mut M, sampler: Sampler) -> Result<Self, Error> {
-        Self::in_words(&model, memory.words(), sampler)
+    pub fn new<M: Memory + ?Sized>(model: &'a Model<'a>, memory: &'a mut M, sampler: Sampler) -> Result<Self, Error> {
+        Self::in_words(model, memory.words(), sampler)
     }
 
     #[inline(never)]
-    fn in_words(model: &Model<'a>, memory: &'a mut [u32], sampler: Sampler) -> Result<Self, Error> {
+    fn in_words(model: &'a Model<'a>, memory: &'a mut [u32], sampler: Sampler) -> Result<Self, Error> {
         self_check()?;
         let state = State::new(&model.network, &model.layout()?, (model.context, model.kv), memory)?;
-        Ok(Self {
-            model: *model,
-            state,
-            sampler,
-            stops: StopStrings::none(),
-            ignore_end_of_text: false,
-            position: 0,
-            known: 0,
-            ended: None,
-        })
+        Ok(Self { model, state, sampler, stops: StopStrings::none(), ignore_end_of_text: false, position: 0, known: 0, ended: None })
     }
 
     /// Ends texts at `stops` as well.
@@ -229,8 +231,8 @@ impl<'a> Session<'a> {
     }
 
     /// The model.
-    pub fn model(&self) -> &Model<'a> {
-        &self.model
+    pub fn model(&self) -> &'a Model<'a> {
+        self.model
     }
 
     /// Tokens fed so far.

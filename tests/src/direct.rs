@@ -115,7 +115,7 @@ impl Checkpoint {
         table.push(TensorView::new(0, DType::F32, Dims::vector(config.head_dim / 2), &self.inv_freq).expect("half a head"));
         let model = Model::from_parts(Llama::from_table(config, &table), Tokenizer::NONE, config.max_seq_len, kv);
         let mut memory = vec![0u32; model.arena_len().expect("it fits").div_ceil(4)];
-        let mut session = Session::new(model, memory.as_mut_slice(), Sampler::greedy()).expect("a session");
+        let mut session = Session::new(&model, memory.as_mut_slice(), Sampler::greedy()).expect("a session");
         let mut logits = Vec::new();
         for token in tokens {
             session.push_tokens(&[*token]).expect("there is room");

@@ -19,7 +19,7 @@ dmexp::include_model!(ByVariable = "$DMEXP_FIXTURES/tiny.dmexp", context = 24, k
 
 const TOKENS: [u32; 24] = [0, 84, 104, 101, 32, 99, 97, 116, 32, 115, 97, 116, 46, 32, 73, 116, 32, 105, 115, 32, 114, 101, 100, 46];
 
-fn logits<const LEN: usize>(model: Model<'_>) -> Vec<u32> {
+fn logits<const LEN: usize>(model: &Model<'_>) -> Vec<u32> {
     assert_eq!(model.arena_len(), Ok(LEN));
     let mut arena = Box::new(Arena::<LEN>::new());
     let mut session = Session::new(model, &mut *arena, Sampler::greedy()).unwrap();
@@ -40,7 +40,7 @@ fn opened<const LEN: usize>(bytes: &[u8], context: u32, kv: KvDType, tokenizer: 
         assert_eq!(place.as_ptr().addr() % 4, shift);
         let file = ModelFile::open(place).unwrap();
         let model = Model::bind(&file).unwrap().with_context(context).with_kv(kv).with_tokenizer(tokenizer).unwrap();
-        logits::<LEN>(model)
+        logits::<LEN>(&model)
     });
     assert!(all.iter().all(|logits| *logits == all[0]), "the place of the bytes changes nothing");
     all[0].clone()

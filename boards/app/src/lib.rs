@@ -80,35 +80,19 @@ const FAILED: i32 = 1;
 /// Exit status of a command that the application does not know.
 const UNKNOWN: i32 = 2;
 
-/// Does one command and returns the exit status for the emulator, after a line of text that says what went wrong, if anything did.
-fn run<B: Board>(board: &mut B, line: &[u8]) -> i32 {
-    #[cfg(feature = "seeded-panic")]
-    core::hint::black_box(line[core::hint::black_box(3)]);
-    let outcome = obey(board, &mut Words::new(line));
-    let mut text = Text::new(board.output());
-    let status = match outcome {
-        Ok(true) => DONE,
-        Ok(false) => {
-            text.say("dmexp: unknown command; this firmware knows: story [SEED]");
-            if cfg!(feature = "info") {
-                text.say(" | info [CONTEXT]");
-            }
-            if cfg!(feature = "measure") {
-                text.say(" | logits KV COUNT | bench KV COUNT | kernel DTYPE ROWS COLUMNS GROUP SHIFT | floats COUNT");
-            }
-            text.say("\n");
-            UNKNOWN
-        }
-        Err(error) => {
-            text.say("dmexp: refused: ");
-            text.error(&error);
-            FAILED
-        }
-    };
-    if text.finish().is_ok() { status } else { FAILED }
+/// A command that the application knows.
+#[derive(Clone, Copy)]
+struct Command {
+    /// Where the model file in memory begins and how long it is; `None` is the built-in model.
+    #[cfg(feature = "reader")]
+    place: Option<(usize, usize)>,
+    task: Task,
+    /// How keys and values are to be kept.
+    #[cfg(feature = "models")]
+    kv: KvDType,
 }
 
-/// What is to be done with a model.
+/// What is to be done.
 #[derive(Clone, Copy)]
 enum Task {
     Story {
@@ -119,96 +103,157 @@ enum Task {
         context: Option<u32>,
     },
     #[cfg(feature = "measure")]
-    Measure(measure::Measure),
+    Steps(measure::Steps),
+    #[cfg(feature = "measure")]
+    Kernel(measure::Kernel),
+    #[cfg(feature = "measure")]
+    Floats(u32),
+}
+
+impl Command {
+    /// The command on a line; `None` where it is none of those that the application knows.
+    fn parse(line: &[u8]) -> Option<Self> {
+        #[cfg(feature = "seeded-panic")]
+        core::hint::black_box(line[core::hint::black_box(3)]);
+        let mut words = Words::new(line);
+        let word = words.next();
+        #[cfg(feature = "reader")]
+        let (place, word) = match word {
+            b"file" => (Some((words.number()? as usize, words.number()? as usize)), words.next()),
+            _ => (None, word),
+        };
+        let (task, kv) = Task::parse(word, &mut words)?;
+        #[cfg(not(feature = "models"))]
+        let _ = kv;
+        Some(Self {
+            #[cfg(feature = "reader")]
+            place,
+            task,
+            #[cfg(feature = "models")]
+            kv,
+        })
+    }
 }
 
 impl Task {
     /// The task that `word` and the words after it name, and how keys and values are to be kept for it.
     fn parse(word: &[u8], words: &mut Words<'_>) -> Option<(Self, KvDType)> {
-        match word {
-            b"" | b"story" => Some((Self::Story { seed: words.number().unwrap_or(1) }, KvDType::F16)),
+        let task = match word {
+            b"" | b"story" => Self::Story { seed: words.number().unwrap_or(1) },
             #[cfg(feature = "info")]
-            b"info" => Some((Self::Info { context: words.number() }, KvDType::F16)),
+            b"info" => Self::Info { context: words.number() },
             #[cfg(feature = "measure")]
-            _ => measure::Measure::parse(word, words).map(|(task, kv)| (Self::Measure(task), kv)),
+            b"floats" => Self::Floats(words.number().unwrap_or(1)),
+            #[cfg(feature = "measure")]
+            b"kernel" => Self::Kernel(measure::Kernel::parse(words)?),
+            #[cfg(feature = "measure")]
+            _ => return measure::Steps::parse(word, words).map(|(steps, kv)| (Self::Steps(steps), kv)),
             #[cfg(not(feature = "measure"))]
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some((task, KvDType::F16))
     }
 }
 
-/// False where the command is none of those that the application knows.
-#[cfg_attr(not(feature = "reader"), allow(unused_variables, reason = "without the reader no file is looked for in memory"))]
-fn obey<B: Board>(board: &mut B, words: &mut Words<'_>) -> Result<bool, Error> {
-    let mut word = words.next();
-    let mut place = None;
-    if cfg!(feature = "reader") && word == b"file" {
-        let (Some(shift), Some(len)) = (words.number(), words.number()) else { return Ok(false) };
-        place = Some((shift as usize, len as usize));
-        word = words.next();
-    }
-    #[cfg(feature = "measure")]
-    if word == b"floats" {
-        let mut text = Text::new(board.output());
-        text.figure("floats", floats::digest(words.number().unwrap_or(1)));
-        return text.finish().map(|()| true);
-    }
-    #[cfg(feature = "measure")]
-    if word == b"kernel" {
-        let (_, memory) = board.spare_memory();
-        return measure::kernel(board, words, memory).map_or(Ok(false), |done| done.map(|()| true));
-    }
-    let Some((task, kv)) = Task::parse(word, words) else { return Ok(false) };
-    // The story needs no model but its own.
-    if let (None, Task::Story { seed }) = (place, task) {
-        return story::tell(u64::from(seed), board.output()).map(|()| true);
-    }
-    #[cfg(feature = "models")]
-    other_models(board, place, task, kv)?;
-    Ok(true)
+/// Does one command and returns the exit status for the emulator, after a line of text that says what went wrong, if anything did.
+fn run<B: Board>(board: &mut B, command: Option<&Command>) -> i32 {
+    let outcome = command.and_then(|command| obey(board, command));
+    report(board, outcome)
 }
 
-/// Does what is to be done with the file in memory at `place` (where it begins, how long it is), or with the built-in model where there is none.
-#[cfg(feature = "models")]
-fn other_models<B: Board>(board: &mut B, place: Option<(usize, usize)>, task: Task, kv: KvDType) -> Result<(), Error> {
-    let (memory, arena) = board.spare_memory();
-    match place {
-        #[cfg(feature = "reader")]
-        Some((shift, len)) => {
-            let bytes = memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
-            with_file(board, bytes, task, kv, arena)
-        }
-        _ => with_model(board, &Story::bind().with_kv(kv), task, arena),
-    }
-}
-
-// Models and sessions are borrowed where they were made, in frames of their own: each move would take their size of stack once more.
-
-#[cfg(feature = "reader")]
 #[inline(never)]
-fn with_file<B: Board>(board: &mut B, bytes: &'static [u8], task: Task, kv: KvDType, arena: &'static mut [u32]) -> Result<(), Error> {
-    match Model::bind(&ModelFile::open(bytes)?) {
-        Ok(model) => with_model(board, &model.with_kv(kv), task, arena),
+fn report<B: Board>(board: &mut B, outcome: Option<Result<(), Error>>) -> i32 {
+    let mut text = Text::new(board.output());
+    let status = match outcome {
+        Some(Ok(())) => DONE,
+        None => {
+            text.say("dmexp: unknown command; this firmware knows: story [SEED]");
+            if cfg!(feature = "info") {
+                text.say(" | info [CONTEXT]");
+            }
+            if cfg!(feature = "measure") {
+                text.say(" | logits KV COUNT | bench KV COUNT | kernel DTYPE ROWS COLUMNS GROUP SHIFT | floats COUNT");
+            }
+            text.say("\n");
+            UNKNOWN
+        }
+        Some(Err(error)) => {
+            text.say("dmexp: refused: ");
+            text.error(&error);
+            FAILED
+        }
+    };
+    if text.finish().is_ok() { status } else { FAILED }
+}
+
+// What a command no longer needs is not on the stack while a session runs: each part of the work is a frame of its own, and what is large is borrowed where it was made.
+
+/// `None` where the numbers of a command are impossible.
+#[inline(never)]
+fn obey<B: Board>(board: &mut B, command: &Command) -> Option<Result<(), Error>> {
+    match command.task {
+        // The story needs no model but its own.
+        Task::Story { seed } => Some(story::tell(u64::from(seed), board.output())),
+        #[cfg(feature = "measure")]
+        Task::Floats(count) => Some(measure::floats(board, count)),
+        #[cfg(feature = "measure")]
+        Task::Kernel(kernel) => {
+            let (_, memory) = board.spare_memory();
+            measure::kernel(board, kernel, memory)
+        }
+        #[cfg(feature = "models")]
+        _ => Some(with_model(board, command)),
+    }
+}
+
+#[cfg(feature = "models")]
+#[inline(never)]
+fn with_model<B: Board>(board: &mut B, command: &Command) -> Result<(), Error> {
+    let (memory, arena) = board.spare_memory();
+    match bind(command, memory) {
+        Ok(ref mut model) => {
+            model.set_kv(command.kv);
+            with_bound(board, model, command.task, arena)
+        }
         Err(error) => Err(error),
     }
 }
 
+/// The file in memory where the command says so, or the built-in model.
 #[cfg(feature = "models")]
 #[inline(never)]
-#[cfg_attr(not(feature = "measure"), allow(unused_variables, reason = "the story has an arena of its own"))]
-fn with_model<B: Board>(board: &mut B, model: &Model<'static>, task: Task, arena: &'static mut [u32]) -> Result<(), Error> {
+#[cfg_attr(
+    not(feature = "reader"),
+    allow(unused_variables, clippy::unnecessary_wraps, reason = "without the reader no file is looked for")
+)]
+fn bind(command: &Command, memory: &'static [u8]) -> Result<Model<'static>, Error> {
+    #[cfg(feature = "reader")]
+    if let Some((shift, len)) = command.place {
+        let bytes = memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
+        return Model::bind(&ModelFile::open(bytes)?);
+    }
+    Ok(*Story::bind())
+}
+
+#[cfg(feature = "models")]
+#[inline(never)]
+#[cfg_attr(
+    not(feature = "measure"),
+    allow(unused_variables, reason = "nothing runs a session but the story, which has an arena of its own")
+)]
+fn with_bound<B: Board>(board: &mut B, model: &Model<'_>, task: Task, arena: &mut [u32]) -> Result<(), Error> {
     match task {
-        Task::Story { seed } => story::tell(u64::from(seed), board.output()),
         #[cfg(feature = "info")]
         Task::Info { context } => info(board, model, context.unwrap_or(model.context())),
         #[cfg(feature = "measure")]
-        Task::Measure(task) => {
+        Task::Steps(steps) => {
             let arena = if arena.is_empty() { story::arena()?.words() } else { arena };
-            match Session::new(*model, arena, Sampler::greedy()) {
-                Ok(ref mut session) => measure::steps(board, session, task),
+            match Session::new(model, arena, Sampler::greedy()) {
+                Ok(ref mut session) => measure::steps(board, session, steps),
                 Err(error) => Err(error),
             }
         }
+        _ => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::core_of;
 #[cfg(feature = "measure")]
 use crate::stack;
 use crate::uart::{Port, Uart};
-use crate::{Board, run, semihost, text};
+use crate::{Board, Command, run, semihost, text};
 use embedded_io::Write;
 
 /// Memory of a board that no section is linked into.
@@ -72,9 +72,14 @@ impl<P: Port> Board for Machine<P> {
 pub fn start<P: Port>(memory: Memory) -> ! {
     #[cfg(feature = "measure")]
     stack::paint();
+    semihost::exit(run(&mut Machine::<P> { uart: Uart::new(), memory }, command().as_ref()))
+}
+
+/// What is to be done, by the emulator's command line.
+#[inline(never)]
+fn command() -> Option<Command> {
     let mut line = [0; semihost::COMMAND_LINE_LEN];
-    let command = semihost::command(&mut line);
-    semihost::exit(run(&mut Machine::<P> { uart: Uart::new(), memory }, command))
+    Command::parse(semihost::command(&mut line))
 }
 
 /// Ends the emulation at once, with the address of the instruction that faulted, instead of hanging until the time limit.

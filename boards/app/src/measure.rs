@@ -2,6 +2,7 @@
 
 use crate::Board;
 use crate::command::Words;
+use crate::floats::digest;
 use crate::text::Text;
 use dmexp::format::layout::activation_words;
 use dmexp::format::{DType, Dims, Error, KvDType, Planes, TensorView};
@@ -11,14 +12,14 @@ use dmexp::{Session, Step};
 
 /// What is to be done with a session.
 #[derive(Clone, Copy)]
-pub(crate) enum Measure {
+pub(crate) enum Steps {
     /// The logits of so many positions.
     Logits(u32),
     /// So many steps, counted.
     Bench(u32),
 }
 
-impl Measure {
+impl Steps {
     /// The task that `word` and the words after it name, and how keys and values are to be kept for it.
     pub(crate) fn parse(word: &[u8], words: &mut Words<'_>) -> Option<(Self, KvDType)> {
         let task = match word {
@@ -37,15 +38,19 @@ impl Measure {
 }
 
 /// Begins a text with the begin-of-text token (or token 0) and either measures steps or writes logits.
+pub(crate) fn steps<B: Board>(board: &mut B, session: &mut Session<'_>, task: Steps) -> Result<(), Error> {
+    begin(session)?;
+    match task {
+        Steps::Bench(count) => bench(board, session, count),
+        Steps::Logits(count) => logits(board, session, count),
+    }
+}
+
 #[inline(never)]
-pub(crate) fn steps<B: Board>(board: &mut B, session: &mut Session<'_>, task: Measure) -> Result<(), Error> {
+fn begin(session: &mut Session<'_>) -> Result<(), Error> {
     let bos = session.model().tokenizer().facts().bos;
     let first = if bos < session.model().network().config().vocab_size { bos } else { 0 };
-    session.push_tokens(&[first])?;
-    match task {
-        Measure::Bench(count) => bench(board, session, count),
-        Measure::Logits(count) => logits(board, session, count),
-    }
+    session.push_tokens(&[first])
 }
 
 /// Writes the logits of `count` positions of the greedy text.
@@ -84,19 +89,45 @@ fn bench<B: Board>(board: &mut B, session: &mut Session<'_>, count: u32) -> Resu
     text.finish()
 }
 
-/// Multiplies a made-up matrix by a vector, which is a counted region, and compares each result with an exact sum. The words after `kernel`: a type, rows, columns, the length of groups,
-/// and bytes past an aligned address. `None` where they are wrong or `memory` does not suffice.
+/// Writes a number for the results of float arithmetic.
 #[inline(never)]
-pub(crate) fn kernel<B: Board>(board: &mut B, words: &mut Words<'_>, memory: &mut [u32]) -> Option<Result<(), Error>> {
-    let dtype = DType::from_name(words.next())?;
-    let (rows, cols, group, shift) = (words.number()?, words.number()?, words.number()?, words.number()? as usize);
+pub(crate) fn floats<B: Board>(board: &mut B, count: u32) -> Result<(), Error> {
+    let mut text = Text::new(board.output());
+    text.figure("floats", digest(count));
+    text.finish()
+}
+
+/// One product of a made-up matrix and a vector.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernel {
+    dtype: DType,
+    rows: u32,
+    cols: u32,
+    /// Elements of a row to a multiplier.
+    group: u32,
+    /// Bytes past an aligned address.
+    shift: u32,
+}
+
+impl Kernel {
+    /// The product that the words after `kernel` name: a type, rows, columns, the length of groups, and bytes past an aligned address.
+    pub(crate) fn parse(words: &mut Words<'_>) -> Option<Self> {
+        let dtype = DType::from_name(words.next())?;
+        Some(Self { dtype, rows: words.number()?, cols: words.number()?, group: words.number()?, shift: words.number()? })
+    }
+}
+
+/// Multiplies a made-up matrix by a vector, which is a counted region, and compares each result with an exact sum. `None` where no such matrix is possible or `memory` does not suffice.
+#[inline(never)]
+pub(crate) fn kernel<B: Board>(board: &mut B, kernel: Kernel, memory: &mut [u32]) -> Option<Result<(), Error>> {
+    let Kernel { dtype, rows, cols, group, shift } = kernel;
     let dims = Dims::matrix(rows, cols);
     let planes = Planes::new(0, dtype, dims, group).ok()?;
     let (weights, rest) = memory.split_at_mut_checked((planes.bytes as usize).div_ceil(4).checked_add(4)?)?;
     let (x, rest) = bytemuck::cast_slice_mut::<u32, f32>(rest).split_at_mut_checked(cols as usize)?;
     let (out, rest) = rest.split_at_mut_checked(rows as usize)?;
     let scratch = rest.get_mut(..activation_words(cols) as usize)?;
-    let weights = bytemuck::cast_slice_mut::<u32, u8>(weights).get_mut(shift..)?.get_mut(..planes.bytes as usize)?;
+    let weights = bytemuck::cast_slice_mut::<u32, u8>(weights).get_mut(shift as usize..)?.get_mut(..planes.bytes as usize)?;
     fill(weights, x, &planes);
     let w = TensorView::grouped(0, dtype, dims, group, weights).ok()?;
     let mut activation = Activation::new(x, scratch);

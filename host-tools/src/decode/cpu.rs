@@ -71,6 +71,6 @@ impl<'a> Cpu<'a> {
     /// # Errors
     /// Those of [`Session::new`], with the path.
     pub fn session(&mut self, sampler: Sampler) -> Result<Session<'_>> {
-        Session::new(self.model, self.arena.as_mut_slice(), sampler).map_err(|error| self.loaded.explain(error))
+        Session::new(&self.model, self.arena.as_mut_slice(), sampler).map_err(|error| self.loaded.explain(error))
     }
 }

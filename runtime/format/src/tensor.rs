@@ -52,6 +52,11 @@ impl Dims {
         Ok(Self { sizes: kept, rank: rank as u8 })
     }
 
+    /// [`Dims::new`] of what was checked before.
+    pub(crate) const fn of_checked(rank: u8, sizes: [u32; 4]) -> Self {
+        Self { sizes, rank }
+    }
+
     /// The sizes, axis by axis.
     pub fn as_slice(&self) -> &[u32] {
         self.sizes.get(..self.rank as usize).unwrap_or(&[])

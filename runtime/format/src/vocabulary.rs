@@ -41,7 +41,16 @@ impl<'a> Vocabulary<'a> {
     #[inline(never)]
     pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
         let facts = file.tokenizer_facts()?;
-        let vocabulary = Self::from_parts(facts, facts.arrays.map(|number| file.tensor(number).unwrap_or(TensorView::EMPTY)));
+        let [pieces, offsets, values, sorted] = facts.arrays;
+        let vocabulary = Self {
+            facts,
+            pieces: bytes(file, pieces, DType::U8),
+            offsets: bytes(file, offsets, DType::U32).as_chunks().0,
+            scores: bytes(file, values, DType::F32).as_chunks().0,
+            sorted: bytes(file, sorted, DType::U32).as_chunks().0,
+            #[cfg(feature = "bpe")]
+            merges: bytes(file, values, DType::U32).as_chunks().0,
+        };
         vocabulary.check()?;
         Ok(vocabulary)
     }
@@ -330,6 +339,12 @@ impl<'a> Vocabulary<'a> {
 /// The elements of an array of this type, or the rows of `N` / 4 of them; none of an array of another.
 const fn words<'a, const N: usize>(array: &TensorView<'a>, dtype: DType) -> &'a [[u8; N]] {
     if array.dtype().code() == dtype.code() { array.bytes().as_chunks::<N>().0 } else { &[] }
+}
+
+/// The bytes of tensor `number`; none where it has another type.
+#[inline(never)]
+fn bytes<'a>(file: &ModelFile<'a>, number: u32, dtype: DType) -> &'a [u8] {
+    file.tensor(number).filter(|array| array.dtype() == dtype).map_or(&[], |array| array.bytes())
 }
 
 #[cfg(feature = "bpe")]

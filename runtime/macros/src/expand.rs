@@ -94,22 +94,20 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
             pub const ARENA_LEN: usize = Self::LAYOUT.total_bytes;
             const LAYOUT: ::dmexp::format::layout::LlamaLayout = ::dmexp::__macro::layout(&Self::CONFIG, Self::CONTEXT, Self::KV);
             /// The model; nothing is left to check.
-            pub fn bind() -> ::dmexp::Model<'static> {{
+            pub fn bind() -> &'static ::dmexp::Model<'static> {{
                 const _: () = {{ {dtypes} ::dmexp::__macro::require_tokenizer({kind}); ::dmexp::__macro::require_kv({kv}); }};
                 {statics}
                 {inv_freq}
                 {section}
                 static TENSORS: [::dmexp::format::TensorView<'static>; {count}] = [{table}];
                 const ARRAYS: [::dmexp::format::TensorView<'static>; 4] = [{arrays}];
-                // A constant that is copied takes less flash than instructions that put it together.
-                const {{
-                    ::dmexp::Model::from_parts(
-                        ::dmexp::models::llama::Llama::from_table(Self::CONFIG, &TENSORS),
-                        ::dmexp::tokenizer::Tokenizer::from_parts({facts}, ARRAYS),
-                        Self::CONTEXT,
-                        Self::KV,
-                    ).with_layout(Self::LAYOUT)
-                }}
+                static MODEL: ::dmexp::Model<'static> = ::dmexp::Model::from_parts(
+                    ::dmexp::models::llama::Llama::from_table({name}::CONFIG, &TENSORS),
+                    ::dmexp::tokenizer::Tokenizer::from_parts({facts}, ARRAYS),
+                    {name}::CONTEXT,
+                    {name}::KV,
+                ).with_layout(&{name}::LAYOUT);
+                &MODEL
             }}
         }}
         ",

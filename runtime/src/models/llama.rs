@@ -10,7 +10,7 @@ use crate::format::arch::llama::{LlamaConfig, TensorKind};
 #[cfg(feature = "files")]
 use crate::format::arch::llama_tensors::check_tensors;
 #[cfg(feature = "files")]
-use crate::format::file::ModelFile;
+use crate::format::file::{IndexedTensors, ModelFile};
 use crate::format::layout::LlamaLayout;
 use crate::format::{ConfigKey, Error, KvDType, Rule, TensorView};
 use crate::ops::activation::Activation;
@@ -36,7 +36,7 @@ enum Weights<'a> {
     Table(&'a [TensorView<'a>]),
     /// In a format-2 file, whose index knows.
     #[cfg(feature = "files")]
-    Indexed(ModelFile<'a>),
+    Indexed(IndexedTensors<'a>),
     /// One after the other in a format-1 file, all of one type.
     #[cfg(feature = "toml")]
     Packed(ModelFile<'a>, DType),
@@ -48,9 +48,15 @@ impl<'a> Llama<'a> {
     ///
     /// # Errors
     /// Those of [`check_tensors`]; [`Error::DTypeNotBuilt`] where the cargo feature for a tensor's element type was left out.
-    #[inline(never)]
     pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
-        let config = check_tensors(file)?;
+        Self::check(file)?;
+        Self::of_checked(file)
+    }
+
+    /// What [`Llama::bind`] refuses. By itself, so that its stack is free again before there is a model.
+    #[inline(never)]
+    pub(crate) fn check(file: &ModelFile<'_>) -> Result<(), Error> {
+        check_tensors(file)?;
         for tensor in file.tensors() {
             let dtype = tensor.view.dtype();
             let built = match dtype {
@@ -68,10 +74,20 @@ impl<'a> Llama<'a> {
                 return Err(Error::DTypeNotBuilt { tensor: tensor.number, code: dtype.code() });
             }
         }
-        #[cfg(feature = "toml")]
-        let weights = file.single_dtype().map_or(Weights::Indexed(*file), |dtype| Weights::Packed(*file, dtype));
-        #[cfg(not(feature = "toml"))]
-        let weights = Weights::Indexed(*file);
+        Ok(())
+    }
+
+    /// The weights of a file that [`Llama::check`] took.
+    #[inline(never)]
+    pub(crate) fn of_checked(file: &ModelFile<'a>) -> Result<Self, Error> {
+        let config = file.llama_config()?;
+        let weights = match file.indexed_tensors() {
+            Some(tensors) => Weights::Indexed(tensors),
+            #[cfg(feature = "toml")]
+            None => Weights::Packed(*file, file.single_dtype().unwrap_or(DType::F32)),
+            #[cfg(not(feature = "toml"))]
+            None => Weights::Table(&[]),
+        };
         Ok(Self { config, weights })
     }
 }
@@ -97,7 +113,7 @@ impl<'a> Llama<'a> {
         match self.weights {
             Weights::Table(table) => return table.get(number as usize).unwrap_or(&TensorView::EMPTY),
             #[cfg(feature = "files")]
-            Weights::Indexed(file) => *place = file.tensor(number),
+            Weights::Indexed(tensors) => *place = tensors.tensor(number),
             #[cfg(feature = "toml")]
             Weights::Packed(file, dtype) => *place = self.packed(file.payload(), dtype, kind, layer),
         }

@@ -114,7 +114,7 @@ pub(crate) fn source_logits(checkpoint: &Checkpoint, tokens: &[u32], kv: KvDType
     let table: Vec<_> = arrays.iter().map(|(dims, bytes)| TensorView::new(0, DType::F32, *dims, bytes).unwrap()).collect();
     let model = Model::from_parts(Llama::from_table(source.config, &table), Tokenizer::NONE, tokens.len() as u32, kv);
     let mut arena = vec![0u32; model.arena_len().unwrap().div_ceil(4)];
-    rows(&mut Session::new(model, arena.as_mut_slice(), Sampler::greedy()).unwrap(), tokens)
+    rows(&mut Session::new(&model, arena.as_mut_slice(), Sampler::greedy()).unwrap(), tokens)
 }
 
 /// Logits at every position of an exported file.

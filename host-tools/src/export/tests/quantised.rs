@@ -21,7 +21,7 @@ fn widened_logits(path: &Path, tokens: &[u32]) -> Vec<Vec<f32>> {
     let table: Vec<_> = widened.iter().map(|(dims, bytes)| TensorView::new(0, DType::F32, *dims, bytes).unwrap()).collect();
     let model = Model::from_parts(Llama::from_table(config, &table), Tokenizer::NONE, tokens.len() as u32, KvDType::F32);
     let mut arena = vec![0u32; model.arena_len().unwrap().div_ceil(4)];
-    rows(&mut Session::new(model, arena.as_mut_slice(), Sampler::greedy()).unwrap(), tokens)
+    rows(&mut Session::new(&model, arena.as_mut_slice(), Sampler::greedy()).unwrap(), tokens)
 }
 
 fn divergence(reference: &[Vec<f32>], found: &[Vec<f32>]) -> Divergence {

@@ -6,7 +6,7 @@ use crate::arch::Architecture;
 use crate::arch::llama::{CONFIG_RECORD_LEN, LlamaConfig, TensorKind};
 use crate::bytes::{array, part, same, u16_at, u32_at, u64_at};
 use crate::tokenizer::{NO_TOKEN, TOKENIZER_RECORD_LEN, TokenizerFacts, TokenizerKind};
-use crate::{ARITHMETIC, ConfigKey, DType, Dims, Error, Part, Planes, Rule, TokenizerKey};
+use crate::{ARITHMETIC, ConfigKey, DType, Dims, Error, Part, Planes, Rule, TensorView, TokenizerKey};
 
 /// Bytes of the head.
 pub const HEAD_LEN: usize = 64;
@@ -383,6 +383,20 @@ impl<'a> Index<'a> {
             return TensorRecord::decode(record, number);
         }
         Err(of_tensor(number, Rule::Range, number, self.num_tensors()))
+    }
+
+    /// Tensor `number` in the payload, by its record alone, which `parse` decoded; `None` only past the last.
+    #[inline(never)]
+    pub(super) fn view(&self, number: u32, payload: &'a [u8]) -> Option<TensorView<'a>> {
+        if number >= self.num_tensors() {
+            return None;
+        }
+        let start = u32_at(self.bytes, TENSORS_AT) as usize + number as usize * TENSOR_RECORD_LEN;
+        let record = part(self.bytes, start, TENSOR_RECORD_LEN)?;
+        let [code, rank] = array(record, 6)?;
+        let sizes = [u32_at(record, 8), u32_at(record, 12), u32_at(record, 16), u32_at(record, 20)];
+        let bytes = part(payload, u64_at(record, 32) as usize, u64_at(record, 40) as usize)?;
+        Some(TensorView::of_checked(DType::from_code(code)?, Dims::of_checked(rank, sizes), u32_at(record, 24), bytes))
     }
 
     const fn name_of(&self, record: &TensorRecord) -> &'a [u8] {

@@ -42,6 +42,13 @@ enum Container<'a> {
     V2(Index<'a>),
 }
 
+/// The tensors of a format-2 file: all that is needed of a file once it was checked and bound, and a quarter of a [`ModelFile`].
+#[derive(Clone, Copy, Debug)]
+pub struct IndexedTensors<'a> {
+    index: Index<'a>,
+    payload: &'a [u8],
+}
+
 /// One tensor of a file, as [`ModelFile::tensors`] gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {
@@ -188,6 +195,14 @@ impl<'a> ModelFile<'a> {
             #[cfg(feature = "toml")]
             Container::V1(_) => None,
             Container::V2(index) => Some(index),
+        }
+    }
+
+    /// The tensors by their numbers; `None` in format 1.
+    pub const fn indexed_tensors(&self) -> Option<IndexedTensors<'a>> {
+        match self.index() {
+            Some(index) => Some(IndexedTensors { index, payload: self.payload }),
+            None => None,
         }
     }
 
@@ -369,6 +384,13 @@ fn take<'a>(rest: &mut &'a [u8], len: usize) -> &'a [u8] {
     let Some((first, after)) = rest.split_at_checked(len) else { return &[] };
     *rest = after;
     first
+}
+
+impl<'a> IndexedTensors<'a> {
+    /// Tensor `number`, as [`ModelFile::tensor`] gives it, but without decoding its record again: a step asks for every tensor, and has little stack.
+    pub fn tensor(&self, number: u32) -> Option<TensorView<'a>> {
+        self.index.view(number, self.payload)
+    }
 }
 
 impl<'a> Tensor<'a> {
