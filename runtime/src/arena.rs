@@ -1,9 +1,17 @@
-//! The one piece of memory that a session needs: owned by the caller, sized by the layout, carved once.
+//! The memory that a session needs: owned by the caller, in one piece or in two banks, sized by the layout, carved once.
+
+#[cfg(feature = "llama")]
+use crate::format::layout::LlamaLayout;
+#[cfg(feature = "llama")]
+use crate::format::{Bank, Error};
 
 /// Memory for one session, exactly as large as the model needs: `Arena<{ Stories::ARENA_LEN }>`.
 ///
 /// Put it in a static (`static_cell::ConstStaticCell`, which is made of zeros where it lies; a cell that is given its value at run time may build it on the stack
-/// first) or, on a host, anywhere. What it held before does not matter.
+/// first) or, on a host, anywhere. What it held before does not matter. It holds everything of a session but the [`Session`](crate::Session) itself: keys and values, activations, logits, the
+/// sampler's order of them, the tokens so far; prompts are merged in it too.
+///
+/// Where a chip's RAM is split, two arenas will do, of `Stories::KV_LEN` and `Stories::WORK_LEN` bytes: see `Session::new_in_banks`.
 #[repr(C, align(8))]
 pub struct Arena<const BYTES: usize> {
     bytes: [u8; BYTES],
@@ -40,6 +48,31 @@ impl Memory for [u32] {
     fn words(&mut self) -> &mut [u32] {
         self
     }
+}
+
+/// The memory for keys and values and the memory for everything else, each as large as `layout` wants it or larger: `memory` and `work`, or both from `memory`.
+#[cfg(feature = "llama")]
+pub(crate) fn banks<'m>(
+    layout: &LlamaLayout,
+    memory: &'m mut [u32],
+    work: Option<&'m mut [u32]>,
+) -> Result<(&'m mut [u32], &'m mut [u32]), Error> {
+    let bytes = |words: &[u32]| words.len() as u64 * size_of::<u32>() as u64;
+    let found = bytes(memory);
+    let Some(work) = work else {
+        let needed = layout.total_bytes as u64;
+        let too_small = Error::ArenaTooSmall { needed, found };
+        if found < needed {
+            return Err(too_small);
+        }
+        return memory.split_at_mut_checked(layout.kv_bytes / size_of::<u32>()).ok_or(too_small);
+    };
+    for (bank, needed, found) in [(Bank::Kv, layout.kv_bytes, found), (Bank::Work, layout.work_bytes(), bytes(work))] {
+        if found < needed as u64 {
+            return Err(Error::BankTooSmall { bank, needed: needed as u64, found });
+        }
+    }
+    Ok((memory, work))
 }
 
 /// Takes parts off the front of a piece of memory.

@@ -131,6 +131,14 @@ impl<'a> Model<'a> {
         self.layout().map(|layout| layout.total_bytes)
     }
 
+    /// Bytes of memory that a session in two banks needs: for keys and values, and for everything else. Together they are [`Model::arena_len`].
+    ///
+    /// # Errors
+    /// Those of [`LlamaLayout::new`].
+    pub fn bank_lens(&self) -> Result<(usize, usize), Error> {
+        self.layout().map(|layout| (layout.kv_bytes, layout.work_bytes()))
+    }
+
     fn layout(&self) -> Result<LlamaLayout, Error> {
         match self.layout {
             Layout::Known(layout) => Ok(*layout),
@@ -206,13 +214,27 @@ impl<'a> Session<'a> {
     /// [`Error::ArithmeticSelfCheck`] if this machine's floats do not behave as IEEE says, [`Error::ArenaTooSmall`], [`Error::Context`],
     /// [`Error::TooLargeForTarget`]; [`Error::KvNotBuilt`] where the cargo feature for the keys' and values' type was left out.
     pub fn new<M: Memory + ?Sized>(model: &'a Model<'a>, memory: &'a mut M, sampler: Sampler) -> Result<Self, Error> {
-        Self::in_words(model, memory.words(), sampler)
+        Self::in_words(model, memory.words(), None, sampler)
+    }
+
+    /// A session of `model` in two pieces of memory, for chips whose RAM is split over banks: keys and values in `kv`, everything else (activations, logits, the tokens so far) in `work`;
+    /// [`Model::bank_lens`] says how many bytes each takes. Their addresses do not matter, so what is read most often may go to the fastest bank.
+    ///
+    /// # Errors
+    /// Those of [`Session::new`]; [`Error::BankTooSmall`], which names the bank, in place of [`Error::ArenaTooSmall`].
+    pub fn new_in_banks<K: Memory + ?Sized, W: Memory + ?Sized>(
+        model: &'a Model<'a>,
+        kv: &'a mut K,
+        work: &'a mut W,
+        sampler: Sampler,
+    ) -> Result<Self, Error> {
+        Self::in_words(model, kv.words(), Some(work.words()), sampler)
     }
 
     #[inline(never)]
-    fn in_words(model: &'a Model<'a>, memory: &'a mut [u32], sampler: Sampler) -> Result<Self, Error> {
+    fn in_words(model: &'a Model<'a>, memory: &'a mut [u32], work: Option<&'a mut [u32]>, sampler: Sampler) -> Result<Self, Error> {
         self_check()?;
-        let state = State::new(&model.network, &model.layout()?, (model.context, model.kv), memory)?;
+        let state = State::new(&model.network, &model.layout()?, (model.context, model.kv), memory, work)?;
         Ok(Self { model, state, sampler, stops: StopStrings::none(), ignore_end_of_text: false, position: 0, known: 0, ended: None })
     }
 
@@ -255,24 +277,36 @@ impl<'a> Session<'a> {
 
     /// Puts `text` behind what is known; at the beginning of a text the begin-of-text token goes before it, if the tokenizer wants one. Returns the number of tokens added.
     ///
+    /// The text is merged in the arena: in the room for logits or, where that is too small, in the room for the keys and values of positions that are not used yet.
+    ///
     /// # Errors
-    /// [`Error::PromptTooLong`] if the tokens do not fit the context, [`Error::NoPrompt`] if there would be none at all, and those of [`Tokenizer::encode`], which works in the arena: in
-    /// the larger of the cache's and the logits' part at the beginning of a text, later in the logits' part alone. After an error nothing is added.
+    /// [`Error::PromptTooLong`] if the tokens do not fit the context, [`Error::NoPrompt`] if there would be none at all, and those of [`Tokenizer::encode`]:
+    /// [`Error::ScratchTooSmall`] where neither room suffices. After an error nothing is added.
     #[inline(never)]
     pub fn prompt(&mut self, text: &[u8]) -> Result<u32, Error> {
         let room = self.model.context - self.known;
         let fresh = self.known == 0;
         let State { kv, shared, tokens, .. } = &mut self.state;
-        // Before the first step nobody needs the cache, so a long prompt can be merged there; later, or where a short context makes the cache the smaller one, the room for logits has to do.
-        let (cache, shared) = (kv.words(), bytemuck::cast_slice_mut(shared));
-        let scratch = if fresh && cache.len() > shared.len() { cache } else { shared };
-        let count = self.model.tokenizer.encode(text, fresh, scratch)?;
-        let (Some(found), Some(place)) =
-            (scratch.get(..count), tokens.get_mut(self.known as usize..).and_then(|rest| rest.get_mut(..count)))
-        else {
-            return Err(Error::PromptTooLong { tokens: count as u64, room: u64::from(room) });
+        let logits = bytemuck::cast_slice_mut(shared);
+        // Where the room for logits will do, nothing of the cache is lent: all of it counts as used.
+        let used = if Tokenizer::scratch_words(text.len()) > logits.len() { self.position } else { self.model.context } as usize;
+        let unused = kv.lend_unused(used);
+        let scratch = if unused.len() > logits.len() { unused } else { logits };
+        let encoded = self.model.tokenizer.encode(text, fresh, scratch);
+        let count = *encoded.as_ref().unwrap_or(&0);
+        let place = tokens.get_mut(self.known as usize..).and_then(|rest| rest.get_mut(..count));
+        let fits = match (scratch.get(..count), place) {
+            (Some(found), Some(place)) => {
+                copy(place, found);
+                true
+            }
+            _ => false,
         };
-        copy(place, found);
+        kv.take_back(used);
+        encoded?;
+        if !fits {
+            return Err(Error::PromptTooLong { tokens: count as u64, room: u64::from(room) });
+        }
         if fresh && count == 0 {
             return Err(Error::NoPrompt);
         }

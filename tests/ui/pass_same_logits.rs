@@ -58,6 +58,7 @@ fn main() {
     assert_eq!(HotOne::RAM_LEN as u64, 4 * HotOne::CONFIG.num_params());
     assert_eq!((Two::FINGERPRINT, Two::CONTEXT, Two::KV), (Stripped::FINGERPRINT, 24, KvDType::F32));
     assert_eq!(Two::CONFIG.num_params(), 11_448);
+    assert_eq!((Two::KV_LEN + Two::WORK_LEN, Ok((Two::KV_LEN, Two::WORK_LEN))), (Two::ARENA_LEN, Two::bind().bank_lens()));
 
     let one = logits::<{ One::ARENA_LEN }>(One::bind());
     assert_eq!(one, opened::<{ One::ARENA_LEN }>(include_bytes!("generated/tiny_v1.dmexp"), 24, KvDType::F32, *One::bind().tokenizer()));

@@ -62,6 +62,7 @@ fn class_and_advice(error: &FormatError) -> (Class, &'static str) {
         FormatError::NoToken { .. } => (Class::Request, "leave that character out: the model was not trained on it"),
         FormatError::NoPrompt => (Class::Request, "give a prompt, or a token to begin with"),
         FormatError::ArenaTooSmall { .. }
+        | FormatError::BankTooSmall { .. }
         | FormatError::ScratchTooSmall { .. }
         | FormatError::TooLargeForTarget { .. }
         | FormatError::Sampling { .. }

@@ -1,5 +1,7 @@
 //! Tests of loading, running and verifying; exports of random checkpoints serve as files.
 
+mod memory;
+
 use super::*;
 use crate::checkpoint;
 use crate::error::Class;

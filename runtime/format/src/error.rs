@@ -240,6 +240,15 @@ pub enum Error {
         /// Bytes given.
         found: u64,
     },
+    /// One of the two pieces of memory of a session is too small.
+    BankTooSmall {
+        /// Which.
+        bank: Bank,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes given.
+        found: u64,
+    },
     /// The context asked for is 0 or more than the model was trained for.
     Context {
         /// Positions asked for.
@@ -344,6 +353,16 @@ pub enum Part {
     Payload,
     /// The bytes of one tensor.
     TensorBytes,
+}
+
+/// A piece of a session's memory where that is given in two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bank {
+    /// Keys and values.
+    Kv,
+    /// Everything else: activations, logits, the tokens so far.
+    Work,
 }
 
 /// A part of a quantised tensor.

@@ -1,6 +1,6 @@
 //! What errors say: one sentence each, with the place and both sides.
 
-use crate::{Error, Part, Plane, Rule};
+use crate::{Bank, Error, Part, Plane, Rule};
 use core::fmt;
 
 impl fmt::Display for Part {
@@ -133,6 +133,12 @@ impl fmt::Display for Error {
             Self::NoPrompt => f.write_str("nothing to begin with: the prompt is empty and the model has no begin-of-text token"),
             Self::Token { found, vocab_size } => write!(f, "token {found} is not in the vocabulary of {vocab_size}"),
             Self::NoToken { offset, byte } => write!(f, "byte {byte:#04x} at offset {offset} of the text has no token in this vocabulary"),
+            Self::BankTooSmall { bank: Bank::Kv, needed, found } => {
+                write!(f, "the memory for keys and values needs {needed} bytes, it has {found}")
+            }
+            Self::BankTooSmall { bank: Bank::Work, needed, found } => {
+                write!(f, "the memory for everything but keys and values needs {needed} bytes, it has {found}")
+            }
             Self::ScratchTooSmall { needed, found } => write!(f, "the tokenizer needs {needed} words of scratch, it has {found}"),
             Self::NonFiniteLogits { position } => {
                 write!(f, "the logits at position {position} are not all finite: the weights are damaged")

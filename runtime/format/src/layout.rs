@@ -74,6 +74,11 @@ impl LlamaLayout {
             total_bytes: total as usize,
         })
     }
+
+    /// Everything but the keys and values, in bytes.
+    pub const fn work_bytes(&self) -> usize {
+        self.total_bytes.saturating_sub(self.kv_bytes)
+    }
 }
 
 /// Words of 32 bits for a vector of `n` activations as integers: `n` codes of 16 bits and zeros up to a multiple of [`GROUP_MULTIPLE`], so that kernels need not care where a row ends, then

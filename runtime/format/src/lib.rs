@@ -27,7 +27,7 @@ pub mod tokenizer;
 pub mod vocabulary;
 
 pub use dtype::{DType, KvDType};
-pub use error::{Error, Part, Plane, Rule};
+pub use error::{Bank, Error, Part, Plane, Rule};
 pub use error_keys::{ConfigKey, SamplingKey, TokenizerKey};
 pub use planes::{Planes, Quantised};
 pub use tensor::{Dims, TensorView};

@@ -92,6 +92,10 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
             pub const RAM_LEN: usize = {ram_len};
             /// Bytes of arena that a session needs.
             pub const ARENA_LEN: usize = Self::LAYOUT.total_bytes;
+            /// Those of them that hold keys and values, where memory is given in two banks.
+            pub const KV_LEN: usize = Self::LAYOUT.kv_bytes;
+            /// Those of them that hold everything else.
+            pub const WORK_LEN: usize = Self::LAYOUT.work_bytes();
             const LAYOUT: ::dmexp::format::layout::LlamaLayout = ::dmexp::__macro::layout(&Self::CONFIG, Self::CONTEXT, Self::KV);
             /// The model; nothing is left to check.
             pub fn bind() -> &'static ::dmexp::Model<'static> {{

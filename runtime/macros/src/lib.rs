@@ -32,7 +32,8 @@ use proc_macro::TokenStream;
 ///
 /// The type has:
 /// - `bind() -> dmexp::Model<'static>`: the model, nothing left to check
-/// - `ARENA_LEN: usize`: bytes of arena that a session needs
+/// - `ARENA_LEN: usize`: bytes of arena that a session needs. All that it needs: keys and values, activations, logits, the sampler's order, the tokens so far, and room to merge prompts in
+/// - `KV_LEN`, `WORK_LEN: usize`: the same in two parts, for `Session::new_in_banks` on chips whose RAM is split
 /// - `RAM_LEN: usize`: bytes of weights that are copied to RAM
 /// - `CONFIG`, `CONTEXT: u32`, `KV`, `FINGERPRINT: u32`: what the file and the call say
 ///

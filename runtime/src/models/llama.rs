@@ -3,7 +3,7 @@
 //! Read it from top to bottom: where the weights are, what a session keeps in memory, the step. The arithmetic is that of docs/format/arithmetic.md; the
 //! model is that of Touvron et al. (2023), with grouped key/value heads (Ainslie et al., 2023), rotary positions (Su et al., 2021), RMS norms and a gated feed-forward network.
 
-use crate::arena::Carve;
+use crate::arena::{Carve, banks};
 #[cfg(feature = "files")]
 use crate::format::DType;
 use crate::format::arch::llama::{LlamaConfig, TensorKind};
@@ -166,23 +166,20 @@ impl<'m> State<'m> {
     /// Carves `memory` for `model` by `layout`, which is the one for `context` positions of keys and values as `kv`.
     ///
     /// # Errors
-    /// [`Error::KvNotBuilt`], [`Error::ArenaTooSmall`], and those of reading the rotation frequencies.
+    /// [`Error::KvNotBuilt`], [`Error::ArenaTooSmall`], [`Error::BankTooSmall`], and those of reading the rotation frequencies.
     #[inline(never)]
     pub(crate) fn new(
         model: &Llama<'_>,
         layout: &LlamaLayout,
         (context, kv): (u32, KvDType),
         memory: &'m mut [u32],
+        work: Option<&'m mut [u32]>,
     ) -> Result<Self, Error> {
         if !is_built(kv) {
             return Err(Error::KvNotBuilt { kv });
         }
-        let found = memory.len() as u64 * size_of::<u32>() as u64;
-        if found < layout.total_bytes as u64 {
-            return Err(Error::ArenaTooSmall { needed: layout.total_bytes as u64, found });
-        }
-        let mut carve = Carve::new(memory);
-        let cache = carve.words(layout.kv_bytes / size_of::<u32>());
+        let (cache, work) = banks(layout, memory, work)?;
+        let mut carve = Carve::new(work);
         let inv_freq = carve.floats(layout.inv_freq);
         let heads = (model.config.n_kv_heads as usize, model.config.head_dim as usize);
         model.inv_freq(inv_freq)?;

@@ -93,9 +93,37 @@ impl<'a> KvCache<'a> {
         Self { words, dtype, n_layers, context, n_kv_heads, head_dim, code_bytes }
     }
 
-    /// The memory itself: nobody needs it before the first position is stored.
-    pub fn words(&mut self) -> &mut [u32] {
-        self.words
+    /// The memory for positions from `used` on, in one piece: the rows before `used` lie packed in front of it until [`KvCache::take_back`] puts them where they belong. Nothing is to be
+    /// read or stored in between.
+    pub fn lend_unused(&mut self, used: usize) -> &mut [u32] {
+        self.pack(used, true)
+    }
+
+    /// Puts the rows before `used` where they were before [`KvCache::lend_unused`] of as many.
+    pub fn take_back(&mut self, used: usize) {
+        self.pack(used, false);
+    }
+
+    /// Moves the rows before `used` to the front, or from there to where they belong, and returns what lies behind them when they are at the front.
+    #[inline(never)]
+    fn pack(&mut self, used: usize, to_front: bool) -> &mut [u32] {
+        let row = self.kv_dim().wrapping_mul(self.dtype.size() as usize);
+        let (used, unused) = (used.wrapping_mul(row), self.context.saturating_sub(used).wrapping_mul(row));
+        let planes = self.n_layers.wrapping_mul(2);
+        let total = planes.wrapping_mul(used);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(self.words);
+        // In the order in which no byte is written over before it was moved.
+        for n in 0..total {
+            let packed = if to_front { n } else { total - 1 - n };
+            let placed = packed.wrapping_add((packed / used.max(1)).wrapping_mul(unused));
+            let (from, to) = if to_front { (placed, packed) } else { (packed, placed) };
+            if let Some(&byte) = bytes.get(from)
+                && let Some(place) = bytes.get_mut(to)
+            {
+                *place = byte;
+            }
+        }
+        self.words.get_mut(total.div_ceil(size_of::<u32>())..self.code_bytes / size_of::<u32>()).unwrap_or(&mut [])
     }
 
     /// Stores one position of a layer: `key` and `value` have `kv_dim` elements, narrowed to nearest even. A layer or position that the cache does not have
@@ -234,6 +262,37 @@ mod tests {
                 assert_eq!(read(cache.values(layer)), expected[2 * layer + 1]);
             }
             assert!(read(cache.keys(layers)).is_empty() && read(cache.values(usize::MAX)).is_empty());
+        }
+    }
+
+    #[test]
+    fn unused_positions_are_lent_in_one_piece_and_the_used_ones_come_back() {
+        for dtype in [KvDType::F32, KvDType::F16, KvDType::Q8] {
+            let (layers, context) = (3, 7);
+            let row = 6 * dtype.size() as usize;
+            let bytes = (layers * 2 * context * row).next_multiple_of(4) + layers * 2 * context * 2 * dtype.scale_size() as usize;
+            for used in 0..=context {
+                let mut words = vec![0u32; bytes.div_ceil(4)];
+                let mut cache = KvCache::new(&mut words, dtype, layers, context, (2, 3)).unwrap();
+                let mut rng = Rng::new(used as u64);
+                for layer in 0..layers {
+                    for position in 0..used {
+                        cache.store(layer, position, &rng.floats(6), &rng.floats(6));
+                    }
+                }
+                let before: Vec<_> = (0..layers).flat_map(|layer| [read(cache.keys(layer)), read(cache.values(layer))]).collect();
+                let unused = cache.lend_unused(used);
+                unused.fill(u32::MAX);
+                let lent = unused.len();
+                cache.take_back(used);
+                // All of it, but for what fills no word.
+                assert!(lent * 4 <= layers * 2 * (context - used) * row + 3);
+                assert!(lent * 4 + 3 >= layers * 2 * (context - used) * row, "{dtype:?} {used}: {lent}");
+                let after = (0..layers).flat_map(|layer| [read(cache.keys(layer)), read(cache.values(layer))]);
+                for (before, after) in before.iter().zip(after) {
+                    assert_eq!(before[..used * 6], after[..used * 6], "{dtype:?} {used}");
+                }
+            }
         }
     }
 
