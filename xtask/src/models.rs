@@ -67,12 +67,16 @@ impl Source {
         paths::root().join(self.checkpoint).exists()
     }
 
-    /// Exports the model with matrices in `dtype` and returns the file.
+    /// Exports the model with matrices in `dtype` and returns the file, which stays untouched where the export is what it was: firmware with it is not built again then.
     pub(crate) fn export(&self, dtype: &str) -> Outcome<PathBuf> {
         let folder = paths::root().join("target/models");
         std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_run(format!("cannot make {}: {error}", folder.display())))?;
         let file = folder.join(format!("{}.{dtype}.dmexp", self.name));
-        process::capture(dmexp()?.current_dir(paths::root()).args(self.export_words(dtype, &file)).arg("--quiet"))?;
+        let fresh = folder.join(format!("{}.{dtype}.{}.dmexp", self.name, std::process::id()));
+        process::capture(dmexp()?.current_dir(paths::root()).args(self.export_words(dtype, &fresh)).arg("--quiet"))?;
+        let same = matches!((std::fs::read(&fresh), std::fs::read(&file)), (Ok(new), Ok(old)) if new == old);
+        if same { std::fs::remove_file(&fresh) } else { std::fs::rename(&fresh, &file) }
+            .map_err(|error| Failure::cannot_run(format!("cannot keep {}: {error}", file.display())))?;
         Ok(file)
     }
 

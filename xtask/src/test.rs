@@ -1,26 +1,34 @@
-//! `cargo xtask test`: everything that is checked, step by step, cheapest first where the order is free.
+//! `cargo xtask test`: everything that is checked, step by step.
 
 use crate::failure::{Failure, Outcome};
 use crate::{bench, bits, board, models, paths, process, qemu, setup, size};
 use serde_json::Value;
 use std::ffi::OsString;
-use std::time::Instant;
+
+mod streams;
 
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask test [OPTIONS]
 
-Runs every check in order and stops at the first that fails. The last line is `N passed, N failed`, counted in steps.
+Runs every check and stops when one fails. The last line is `N passed, N failed`, counted in steps. Two steps run at a time where
+the order is free: those of the host and those of each kind of chip; what a step prints is shown when it ends.
 
 Options:
   --list           Print the names of the steps
   --only NAME      Only this step; may be given more than once
+  --one-by-one     In order, with everything shown as it comes
+  --bare           In order, without the lines about the steps
 ";
 
-/// One step: its name and what it does.
+/// One step: its name, what it does, and in which stream: the steps of one stream run in their order, streams beside each other.
 struct Step {
     name: String,
-    run: Box<dyn Fn() -> Outcome>,
+    stream: &'static str,
+    run: Box<dyn Fn() -> Outcome + Sync>,
 }
+
+/// The stream of what runs on this machine; those of the boards are called by their target, because one target's firmware is built in one folder.
+const HOST: &str = "host";
 
 /// The targets on which every combination of the runtime's features must compile.
 const CHIP_TARGETS: &[&str] = &["thumbv6m-none-eabi", "thumbv7em-none-eabihf", "riscv32imac-unknown-none-elf"];
@@ -35,11 +43,13 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     use lexopt::prelude::*;
     let mut parser = lexopt::Parser::from_args(words);
     let mut only = Vec::new();
-    let mut list = false;
+    let (mut list, mut one_by_one, mut bare) = (false, false, false);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("only") => only.push(parser.value()?.string()?),
             Long("list") => list = true,
+            Long("one-by-one") => one_by_one = true,
+            Long("bare") => bare = true,
             other => return Err(other.unexpected().into()),
         }
     }
@@ -54,48 +64,35 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
         }
         return Ok(());
     }
-    run_all(&steps)
-}
-
-fn run_all(steps: &[Step]) -> Outcome {
-    let start = Instant::now();
-    for (passed, step) in steps.iter().enumerate() {
-        println!("==> {} ({} of {})", step.name, passed + 1, steps.len());
-        let step_start = Instant::now();
-        let outcome = (step.run)();
-        let seconds = step_start.elapsed().as_secs_f64();
-        if let Err(failure) = outcome {
-            println!("==> {} FAILED after {seconds:.1} s: {failure}", step.name);
-            println!("{passed} passed, 1 failed");
-            return Err(Failure::found_wrong(format!("the step `{0}` failed; `cargo xtask test --only {0}` runs it alone", step.name)));
-        }
-        println!("==> {} passed in {seconds:.1} s", step.name);
+    if bare {
+        return steps.iter().try_for_each(|step| (step.run)());
     }
-    println!("all steps took {:.1} s", start.elapsed().as_secs_f64());
-    println!("{} passed, 0 failed", steps.len());
-    Ok(())
+    if steps.len() == 1 || one_by_one { streams::in_order(&steps) } else { streams::side_by_side(&steps) }
 }
 
 fn steps() -> Vec<Step> {
     let mut steps = vec![
-        step("setup", || {
-            setup::toolchain()?;
-            board::ALL.iter().try_for_each(|board| setup::emulator(board.emulator).map(|_| ()))
+        step("setup", HOST, || {
+            setup::main(Vec::new())?;
+            setup::rust_target(TARGET_OF_32_BITS)?;
+            board::ALL.iter().try_for_each(|board| setup::rust_target(board.target))?;
+            // Everything that runs beside each other uses it.
+            models::dmexp().map(|_| ())
         }),
-        step("format", || {
+        step("format", HOST, || {
             cargo(&["fmt", "--all", "--", "--check"])?;
             process::run(process::cargo().current_dir(paths::boards()).args(["fmt", "--all", "--", "--check"]))
         }),
-        step("lint", || {
+        step("lint", HOST, || {
             cargo(&["clippy", "--workspace", "--exclude", "dmexp-references", "--all-targets", "--locked", "--", "-D", "warnings"])
         }),
-        step("lint-boards", || board::ALL.iter().try_for_each(lint_board)),
-        step("unit-tests", || cargo(&["test", "--locked"])),
-        step("end-to-end", || cargo(&["test", "--locked", "--package", "dmexp-tests"])),
-        step("references", || cargo(&["test", "--locked", "--package", "dmexp-references"])),
-        step("32-bit", test_on_32_bits),
-        step("features", check_features),
-        step("documentation", || {
+        step("lint-boards", HOST, || board::ALL.iter().try_for_each(lint_board)),
+        step("unit-tests", HOST, || cargo(&["test", "--locked"])),
+        step("end-to-end", HOST, || cargo(&["test", "--locked", "--package", "dmexp-tests"])),
+        step("references", HOST, || cargo(&["test", "--locked", "--package", "dmexp-references"])),
+        step("32-bit", HOST, test_on_32_bits),
+        step("features", HOST, check_features),
+        step("documentation", HOST, || {
             process::run(process::cargo().current_dir(paths::root()).env("RUSTDOCFLAGS", "-D warnings").args([
                 "doc",
                 "--no-deps",
@@ -105,21 +102,21 @@ fn steps() -> Vec<Step> {
     ];
     for board in board::ALL {
         steps.extend([
-            step(&format!("qemu-{}", board.name), || qemu::check(board, &[], qemu::DEFAULT_LIMIT)),
-            step(&format!("bits-{}", board.name), || bits::check(board, models::ALL, false)),
-            step(&format!("size-{}", board.name), || size::check(board)),
-            step(&format!("marks-{}", board.name), || bench::chip::check_marks(board)),
+            step(&format!("qemu-{}", board.name), board.target, || qemu::check(board, &[], qemu::DEFAULT_LIMIT)),
+            step(&format!("bits-{}", board.name), board.target, || bits::check(board, models::ALL, false)),
+            step(&format!("size-{}", board.name), board.target, || size::check(board)),
+            step(&format!("marks-{}", board.name), board.target, || bench::chip::check_marks(board)),
         ]);
         // The check of panic paths is the same for every board; what it looks at differs by architecture.
         if SEEDED_PANICS.contains(&board.name) {
-            steps.push(step(&format!("seeded-panic-{}", board.name), || size::check_refuses_seeded_panic(board)));
+            steps.push(step(&format!("seeded-panic-{}", board.name), board.target, || size::check_refuses_seeded_panic(board)));
         }
     }
     steps
 }
 
-fn step(name: &str, run: impl Fn() -> Outcome + 'static) -> Step {
-    Step { name: name.to_owned(), run: Box::new(run) }
+fn step(name: &str, stream: &'static str, run: impl Fn() -> Outcome + Sync + 'static) -> Step {
+    Step { name: name.to_owned(), stream, run: Box::new(run) }
 }
 
 /// A target of 32 bits whose programs this machine runs, and which needs no C library of its own.
