@@ -71,9 +71,14 @@ impl<'a> Model<'a> {
     /// The same model with room for `context` positions. Checked by [`Session::new`].
     #[must_use]
     pub const fn with_context(mut self, context: u32) -> Self {
+        self.set_context(context);
+        self
+    }
+
+    /// [`Model::with_context`] where the model lies: no stack holds it twice.
+    pub const fn set_context(&mut self, context: u32) {
         self.context = context;
         self.layout = Layout::UNKNOWN;
-        self
     }
 
     /// The same model with keys and values kept as `kv`.

@@ -110,7 +110,7 @@ fn cases_of(board: &Board, source: Source, full: bool) -> Outcome<Vec<Case>> {
     let mut cases = Vec::new();
     let loads = board.load_address.is_some();
     let firmware = if loads { Some(board::build(board, &[board::MEASURE], &board.model.export(qemu::DEFAULT_DTYPE)?)?) } else { None };
-    for (dtype, kv_dtypes) in TYPES {
+    for (dtype, kv_dtypes) in TYPES.iter().filter(|(dtype, _)| loads || !board.too_large.contains(dtype)) {
         let model = source.export(dtype)?;
         let elf = match &firmware {
             Some(elf) => elf.clone(),
@@ -118,7 +118,8 @@ fn cases_of(board: &Board, source: Source, full: bool) -> Outcome<Vec<Case>> {
         };
         let mut case = |kv: &'static str, shift| {
             let (model, elf) = (model.clone(), elf.clone());
-            let positions = if full { source.positions } else { positions(board, source, dtype, shift) };
+            let positions =
+                if full && (loads || source == models::TINY) { source.positions } else { positions(board, source, (dtype, kv), shift) };
             cases.push(Case { source, dtype, kv, shift, positions, model, elf, built_in: !loads });
         };
         for kv in *kv_dtypes {
@@ -148,11 +149,13 @@ fn check_hot_weights(board: &Board) -> Outcome {
 }
 
 /// How many positions tell enough: the long texts are those for which integers were made.
-fn positions(board: &Board, source: Source, dtype: &str, shift: u64) -> usize {
+fn positions(board: &Board, source: Source, (dtype, kv): (&str, &str), shift: u64) -> usize {
     let long = if models::STORIES260K.is_here() { models::STORIES260K } else { models::STORY };
     let integers = matches!(dtype, "q8" | "q4");
     match board.floats {
         _ if board.name == "an386" || source == models::TINY || integers && source == long && shift == 0 => source.positions,
+        // Where memory is what a chip of this kind has, this is what it has room for.
+        _ if board.load_address.is_none() && integers && kv == "q8" => source.positions,
         Floats::Hardware => 32,
         Floats::Software => 4,
     }

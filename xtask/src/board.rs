@@ -26,6 +26,8 @@ pub(crate) struct Board {
     pub(crate) costs: Option<&'static str>,
     /// The model inside its firmware.
     pub(crate) model: Source,
+    /// Types of weights in which that model is too large for its flash.
+    pub(crate) too_large: &'static [&'static str],
     /// How it calculates with floats.
     pub(crate) floats: Floats,
 }
@@ -63,6 +65,23 @@ pub(crate) const ALL: &[Board] = &[
         costs: None,
         ..AN386
     },
+    Board {
+        name: "an547",
+        package: "qemu-an547",
+        target: "thumbv8m.main-none-eabihf",
+        machine: "mps3-an547",
+        load_address: Some(0x6000_0000),
+        costs: None,
+        ..AN386
+    },
+    Board {
+        name: "netduinoplus2",
+        package: "qemu-netduinoplus2",
+        machine: "netduinoplus2",
+        load_address: None,
+        too_large: &["f32"],
+        ..AN386
+    },
     AN385,
     // The code of a Cortex-M0, with the models for which no emulated Cortex-M0 has room.
     Board { name: "an385-v6m", target: "thumbv6m-none-eabi", ..AN385 },
@@ -78,6 +97,7 @@ pub(crate) const ALL: &[Board] = &[
     },
     VIRT_IMAC,
     Board { name: "virt-imafc", target: "riscv32imafc-unknown-none-elf", floats: Floats::Hardware, ..VIRT_IMAC },
+    Board { name: "sifive_e", package: "qemu-sifive-e", machine: "sifive_e", load_address: None, model: models::TINY, ..VIRT_IMAC },
 ];
 
 const AN386: Board = Board {
@@ -89,6 +109,7 @@ const AN386: Board = Board {
     load_address: Some(0x2100_0000),
     costs: Some("cortex_m4.costs"),
     model: models::STORY,
+    too_large: &[],
     floats: Floats::Hardware,
 };
 
@@ -101,6 +122,7 @@ const AN385: Board = Board {
     load_address: Some(0x2100_0000),
     costs: None,
     model: models::STORY,
+    too_large: &[],
     floats: Floats::Software,
 };
 
@@ -113,6 +135,7 @@ const VIRT_IMAC: Board = Board {
     load_address: Some(0x8100_0000),
     costs: None,
     model: models::STORY,
+    too_large: &[],
     floats: Floats::Software,
 };
 

@@ -21,12 +21,15 @@ const CODE_MARKS: &[(&str, u64, Option<u64>)] = &[
     ("an386", 41_400, Some(20_000)),
     ("an500", 44_000, None),
     ("an505", 44_000, None),
+    ("an547", 44_000, None),
+    ("netduinoplus2", 44_000, None),
     ("an385", 44_000, None),
     ("an385-v6m", 52_000, None),
     ("lm3s6965evb", 44_000, None),
     ("microbit", 50_000, None),
     ("virt-imac", 60_000, None),
     ("virt-imafc", 55_000, None),
+    ("sifive_e", 60_000, None),
 ];
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {

@@ -21,6 +21,7 @@ mod command;
 #[cfg_attr(target_arch = "riscv32", path = "riscv.rs")]
 #[cfg_attr(not(feature = "measure"), allow(dead_code, reason = "nothing is counted"))]
 mod core_of;
+mod entry;
 #[cfg(feature = "measure")]
 mod floats;
 pub mod machine;
@@ -34,6 +35,8 @@ mod text;
 pub mod uart;
 
 use command::Words;
+#[cfg(target_arch = "riscv32")]
+pub use core_of::trap_address;
 #[cfg(feature = "models")]
 use dmexp::Model;
 #[cfg(feature = "reader")]
@@ -213,6 +216,11 @@ fn with_model<B: Board>(board: &mut B, command: &Command) -> Result<(), Error> {
     match bind(command, memory) {
         Ok(ref mut model) => {
             model.set_kv(command.kv);
+            // The story's arena need not hold all positions in another type of keys and values.
+            #[cfg(feature = "measure")]
+            if let (Task::Steps(steps), []) = (command.task, &*arena) {
+                model.set_context(steps.positions().min(model.context()));
+            }
             with_bound(board, model, command.task, arena)
         }
         Err(error) => Err(error),

@@ -35,6 +35,12 @@ impl Steps {
         };
         Some((task(words.number().unwrap_or(1)), kv))
     }
+
+    /// How many positions it takes.
+    pub(crate) fn positions(self) -> u32 {
+        let (Self::Logits(count) | Self::Bench(count)) = self;
+        count
+    }
 }
 
 /// Begins a text with the begin-of-text token (or token 0) and either measures steps or writes logits.

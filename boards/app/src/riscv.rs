@@ -26,3 +26,12 @@ pub(crate) fn stack_pointer() -> usize {
     unsafe { asm!("mv {}, sp", out(reg) stack_pointer, options(nomem, nostack, preserves_flags)) };
     stack_pointer
 }
+
+/// The address of the instruction that trapped.
+#[must_use]
+pub fn trap_address() -> u32 {
+    let address: u32;
+    // SAFETY: reads the register that holds it and nothing else.
+    unsafe { asm!("csrr {}, mepc", out(reg) address, options(nomem, nostack, preserves_flags)) };
+    address
+}

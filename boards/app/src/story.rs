@@ -6,12 +6,14 @@ use dmexp::{Arena, Sampler, Session, include_model};
 use embedded_io::Write;
 use static_cell::ConstStaticCell;
 
-#[cfg(not(any(feature = "one-arena", feature = "hot-weights")))]
+#[cfg(not(any(feature = "one-arena", feature = "one-arena-q8", feature = "hot-weights")))]
 include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f16, section = ".dmexp_model");
 #[cfg(feature = "hot-weights")]
 include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f16, section = ".dmexp_model", ram = ["layers.*.attention.w*", "norm.weight"]);
 #[cfg(all(feature = "one-arena", not(feature = "hot-weights")))]
 include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f32, section = ".dmexp_model");
+#[cfg(all(feature = "one-arena-q8", not(feature = "hot-weights")))]
+include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = q8, section = ".dmexp_model");
 
 static ARENA: ConstStaticCell<Arena<{ Story::ARENA_LEN }>> = ConstStaticCell::new(Arena::new());
 

@@ -99,6 +99,38 @@ unsafe impl<const BASE: usize> Port for Ns16550<BASE> {
     }
 }
 
+/// The USART of the STM32F2 and STM32F4.
+pub struct Stm32<const BASE: usize>;
+
+// SAFETY: registers SR 0, DR 4 and CR1 0x0C of the device.
+unsafe impl<const BASE: usize> Port for Stm32<BASE> {
+    fn set_up() {
+        // The device and its transmitter on; the emulated one asks for no clock and no divider.
+        write32(BASE + 0x0C, 1 << 13 | 1 << 3);
+    }
+
+    fn send(byte: u8) {
+        while read32(BASE) & 0x80 == 0 {}
+        write32(BASE + 0x04, u32::from(byte));
+    }
+}
+
+/// The UART of SiFive's FE310.
+pub struct SiFive<const BASE: usize>;
+
+// SAFETY: registers TXDATA 0 and TXCTRL 8 of the device.
+unsafe impl<const BASE: usize> Port for SiFive<BASE> {
+    fn set_up() {
+        write32(BASE + 0x08, 1);
+    }
+
+    fn send(byte: u8) {
+        // The top bit is set while the queue is full.
+        while read32(BASE) >> 31 != 0 {}
+        write32(BASE, u32::from(byte));
+    }
+}
+
 /// A writer to the port `P`. Every byte is sent before `write` returns.
 pub struct Uart<P>(PhantomData<P>);
 

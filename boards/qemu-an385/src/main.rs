@@ -3,25 +3,15 @@
 #![no_std]
 #![no_main]
 
-use dmexp_board_app::machine::{self, Memory};
+use dmexp_board_app::machine::Memory;
 use dmexp_board_app::uart::Cmsdk;
 
 /// The board's first serial port.
 type Serial = Cmsdk<0x4000_4000>;
 
-#[cortex_m_rt::entry]
-fn main() -> ! {
+fn memory() -> Memory {
     // SAFETY: the board has 16 MB of RAM there that no section is linked into, and this runs once.
-    let memory = unsafe { Memory::halves(0x2100_0000, 8 << 20) };
-    machine::start::<Serial>(memory)
+    unsafe { Memory::halves(0x2100_0000, 8 << 20) }
 }
 
-#[cortex_m_rt::exception]
-unsafe fn HardFault(frame: &cortex_m_rt::ExceptionFrame) -> ! {
-    machine::fault::<Serial>(frame.pc())
-}
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    machine::panicked::<Serial>()
-}
+dmexp_board_app::board!(Serial, memory());

@@ -3,23 +3,10 @@
 #![no_std]
 #![no_main]
 
-use dmexp_board_app::machine::{self, Memory};
+use dmexp_board_app::machine::Memory;
 use dmexp_board_app::uart::Pl011;
 
 /// The board's first serial port.
 type Serial = Pl011<0x4000_C000>;
 
-#[cortex_m_rt::entry]
-fn main() -> ! {
-    machine::start::<Serial>(Memory::none())
-}
-
-#[cortex_m_rt::exception]
-unsafe fn HardFault(frame: &cortex_m_rt::ExceptionFrame) -> ! {
-    machine::fault::<Serial>(frame.pc())
-}
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    machine::panicked::<Serial>()
-}
+dmexp_board_app::board!(Serial, Memory::none());
