@@ -24,6 +24,7 @@ pub mod layout;
 pub mod planes;
 mod tensor;
 pub mod tokenizer;
+pub mod utf8;
 pub mod vocabulary;
 
 pub use dtype::{DType, KvDType};

@@ -79,13 +79,7 @@ impl Planes {
             }
         };
         let row_stride = align_up(code_bytes, ROW_ALIGNMENT);
-        let groups = match cols.checked_next_multiple_of(group) {
-            Some(end) => match end.checked_div(group) {
-                Some(groups) => groups as u64,
-                None => 1,
-            },
-            None => 1,
-        };
+        let groups = if group == 0 { 1 } else { cols.div_ceil(group) as u64 };
         let scales = align_up(rows * row_stride, PLANE_ALIGNMENT);
         let scale_count = if grouped { rows } else { 1 };
         let scales_end = scales + 4 * scale_count;

@@ -57,8 +57,8 @@ impl<'a> Llama<'a> {
     #[inline(never)]
     pub(crate) fn check(file: &ModelFile<'_>) -> Result<(), Error> {
         check_tensors(file)?;
-        for tensor in file.tensors() {
-            let dtype = tensor.view.dtype();
+        for (tensor, view) in file.tensors().views() {
+            let dtype = view.dtype();
             let built = match dtype {
                 DType::F32 => cfg!(feature = "f32"),
                 DType::F16 => cfg!(feature = "f16"),
@@ -69,9 +69,9 @@ impl<'a> Llama<'a> {
                 _ => true,
             };
             // Gains, biases and frequencies in f32 are read without a kernel: the features are about matrices.
-            let plain_vector = tensor.view.dims().rank() == 1 && dtype == DType::F32;
+            let plain_vector = view.dims().rank() == 1 && dtype == DType::F32;
             if !built && !plain_vector {
-                return Err(Error::DTypeNotBuilt { tensor: tensor.number, code: dtype.code() });
+                return Err(Error::DTypeNotBuilt { tensor, code: dtype.code() });
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Whole characters out of tokens that may hold parts of them: between a tokenizer and whoever shows text.
 
+use crate::format::utf8::missing;
+
 /// Takes text as bytes of whole characters; false: it takes no more.
 pub(crate) type Sink<'s> = &'s mut dyn FnMut(&[u8]) -> bool;
 
@@ -88,42 +90,6 @@ impl Utf8Stream {
         }
         self.len = bytes.len().min(self.held.len()) as u8;
     }
-}
-
-/// How many bytes are missing after `bytes`, of which there is at least one, for them to be one character; `None` where nothing can make them one. (`core::str::from_utf8` says the same, by
-/// 600 bytes of code and tables.)
-fn missing(bytes: &[u8]) -> Option<usize> {
-    let (first, rest) = bytes.split_first()?;
-    // How many bytes follow the first, and from where to where the second may be: nothing that is too long for what it says, a surrogate, or past U+10FFFF.
-    let (mut low, mut high) = (0x80, 0xBF);
-    let len = match *first {
-        0..=0x7F => 0usize,
-        0xC2..=0xDF => 1,
-        first @ 0xE0..=0xEF => {
-            match first {
-                0xE0 => low = 0xA0,
-                0xED => high = 0x9F,
-                _ => {}
-            }
-            2
-        }
-        first @ 0xF0..=0xF4 => {
-            match first {
-                0xF0 => low = 0x90,
-                0xF4 => high = 0x8F,
-                _ => {}
-            }
-            3
-        }
-        _ => return None,
-    };
-    for byte in rest {
-        if *byte < low || *byte > high {
-            return None;
-        }
-        (low, high) = (0x80, 0xBF);
-    }
-    len.checked_sub(rest.len())
 }
 
 /// Runs `work`, whose sink takes bytes, on one that takes text and can fail.

@@ -2,7 +2,7 @@
 
 use super::Architecture;
 use super::llama::{LlamaConfig, TensorKind};
-use crate::file::{ModelFile, Tensor};
+use crate::file::{Entry, ModelFile};
 use crate::{ConfigKey, DType, Error, Rule};
 
 /// Checks every tensor of a Llama file against its configuration: number, order, names, dims, element types, and the number of parameters. Reads no payload; the
@@ -23,7 +23,7 @@ pub fn check_tensors(file: &ModelFile<'_>) -> Result<LlamaConfig, Error> {
     let weights = config.weight_tensors() + u32::from(indexed);
     let mut tensors = file.tensors();
     for number in 0..weights {
-        let Some(tensor) = tensors.next() else { return Err(Error::TensorName { tensor: number }) };
+        let Some(tensor) = tensors.next_entry() else { return Err(Error::TensorName { tensor: number }) };
         check_weight(&config, &tensor, indexed)?;
     }
     let expected = weights + file.tokenizer_facts()?.kind.arrays().map_or(0, |arrays| arrays.len() as u32);
@@ -38,9 +38,9 @@ pub fn check_tensors(file: &ModelFile<'_>) -> Result<LlamaConfig, Error> {
 }
 
 #[inline(never)]
-fn check_weight(config: &LlamaConfig, tensor: &Tensor<'_>, indexed: bool) -> Result<(), Error> {
+fn check_weight(config: &LlamaConfig, tensor: &Entry<'_>, indexed: bool) -> Result<(), Error> {
     let number = tensor.number;
-    let Some(spec) = config.tensor(number).filter(|spec| spec.is_named(tensor.name.as_bytes())) else {
+    let Some(spec) = config.tensor(number).filter(|spec| spec.is_named(tensor.name)) else {
         return Err(Error::TensorName { tensor: number });
     };
     let (dims, dtype) = (tensor.view.dims(), tensor.view.dtype());

@@ -399,7 +399,7 @@ impl<'a> Index<'a> {
         Some(TensorView::of_checked(DType::from_code(code)?, Dims::of_checked(rank, sizes), u32_at(record, 24), bytes))
     }
 
-    const fn name_of(&self, record: &TensorRecord) -> &'a [u8] {
+    pub(super) const fn name_of(&self, record: &TensorRecord) -> &'a [u8] {
         let start = u32_at(self.bytes, NAMES_AT) as usize + record.name_offset as usize;
         match part(self.bytes, start, record.name_len as usize) {
             Some(name) => name,

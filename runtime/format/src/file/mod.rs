@@ -19,6 +19,7 @@ use crate::arch::llama::{LlamaConfig, TensorKind};
 use crate::arch::sequential::Sequential;
 use crate::bytes::part;
 use crate::tokenizer::TokenizerFacts;
+use crate::utf8::first_fault;
 use crate::{ConfigKey, DType, Error, Part, Rule, TensorView, crc32};
 use fixed::Fixed;
 use golden::Goldens;
@@ -30,7 +31,7 @@ use index::Index;
 #[derive(Clone, Copy, Debug)]
 pub struct ModelFile<'a> {
     fixed: Fixed,
-    header: &'a str,
+    header: &'a [u8],
     container: Container<'a>,
     payload: &'a [u8],
 }
@@ -120,17 +121,19 @@ impl<'a> ModelFile<'a> {
                 return Err(Error::Layout { part: Part::Padding, rule: Rule::Zero, offset, found: u64::from(*byte), allowed: 0 });
             }
         }
-        let header = core::str::from_utf8(header)
-            .map_err(|error| Error::Toml { offset: fixed.header_start() + error.valid_up_to() as u64, rule: Rule::Utf8 })?;
+        if let Some(fault) = first_fault(header) {
+            return Err(Error::Toml { offset: fixed.header_start() + fault as u64, rule: Rule::Utf8 });
+        }
         let container = Self::container(fixed, header, index)?;
         let file = Self { fixed: *fixed, header, container, payload };
         file.check_names()?;
         Ok(file)
     }
 
-    fn container(fixed: &Fixed, header: &'a str, index: &'a [u8]) -> Result<Container<'a>, Error> {
+    fn container(fixed: &Fixed, header: &'a [u8], index: &'a [u8]) -> Result<Container<'a>, Error> {
         #[cfg(feature = "toml")]
         if fixed.is_format_1() {
+            let header = core::str::from_utf8(header).unwrap_or("");
             return Ok(Container::V1(toml_v1::Header::parse(header, fixed.header_start(), fixed.payload_len)?));
         }
         let _ = header;
@@ -186,7 +189,10 @@ impl<'a> ModelFile<'a> {
 
     /// The TOML header; `None` in a file that was stripped for firmware. `open` made sure that it is UTF-8, in format 1 also that it is a header.
     pub const fn header_text(&self) -> Option<&'a str> {
-        if self.header.is_empty() { None } else { Some(self.header) }
+        match core::str::from_utf8(self.header) {
+            Ok(text) if !text.is_empty() => Some(text),
+            _ => None,
+        }
     }
 
     /// The index, checked by `open`; `None` in format 1.
@@ -252,11 +258,15 @@ impl<'a> ModelFile<'a> {
     }
 
     /// Tensor `number` with its name; `None` only past the last.
-    pub(crate) fn entry(&self, number: u32) -> Option<Tensor<'a>> {
+    pub(crate) fn entry(&self, number: u32) -> Option<Entry<'a>> {
         match &self.container {
             #[cfg(feature = "toml")]
-            Container::V1(_) => self.tensors().nth(number as usize),
-            Container::V2(index) => Tensor::from_index(index, number, self.payload),
+            Container::V1(_) => {
+                let mut tensors = self.tensors();
+                (0..number).try_for_each(|_| tensors.next_entry().map(|_| ()))?;
+                tensors.next_entry()
+            }
+            Container::V2(index) => Entry::from_index(index, number, self.payload),
         }
     }
 
@@ -324,7 +334,7 @@ impl<'a> ModelFile<'a> {
             Container::V2(_) => {
                 let number = config.tensor_number(TensorKind::RopeInvFreq, 0);
                 let tensor = match self.entry(number) {
-                    Some(tensor) if tensor.name == TensorKind::RopeInvFreq.name() => tensor.view,
+                    Some(tensor) if tensor.name == TensorKind::RopeInvFreq.name().as_bytes() => tensor.view,
                     _ => return wrong(Rule::Missing, u64::from(number), u64::from(self.num_tensors())),
                 };
                 if tensor.dtype() != DType::F32 {
@@ -393,11 +403,27 @@ impl<'a> IndexedTensors<'a> {
     }
 }
 
-impl<'a> Tensor<'a> {
+/// A [`Tensor`] whose name is still bytes: nothing on a chip asks for it as text.
+pub(crate) struct Entry<'a> {
+    pub(crate) number: u32,
+    pub(crate) name: &'a [u8],
+    pub(crate) view: TensorView<'a>,
+    crc32: Option<u32>,
+    flags: u32,
+    offset: u64,
+}
+
+impl<'a> Entry<'a> {
+    /// With its name as text; `open` made sure that it is printable ASCII.
+    pub(crate) fn named(self) -> Option<Tensor<'a>> {
+        let Self { number, name, view, crc32, flags, offset } = self;
+        Some(Tensor { number, name: core::str::from_utf8(name).ok()?, view, crc32, flags, offset })
+    }
+
     #[inline(never)]
     fn from_index(index: &Index<'a>, number: u32, payload: &'a [u8]) -> Option<Self> {
         let record = index.record(number)?;
-        let name = index.name(number)?;
+        let name = index.name_of(&record);
         let bytes = part(payload, record.offset as usize, record.bytes as usize)?;
         // `parse` decoded the record, and with it compared the length.
         let view = TensorView::of_checked(record.dtype, record.dims, record.group, bytes);
@@ -405,12 +431,15 @@ impl<'a> Tensor<'a> {
     }
 }
 
-impl<'a> Iterator for Tensors<'a> {
-    type Item = Tensor<'a>;
+impl<'a> Tensors<'a> {
+    /// Numbers and views alone.
+    pub fn views(mut self) -> impl Iterator<Item = (u32, TensorView<'a>)> {
+        core::iter::from_fn(move || self.next_entry().map(|entry| (entry.number, entry.view)))
+    }
 
-    fn next(&mut self) -> Option<Tensor<'a>> {
+    pub(crate) fn next_entry(&mut self) -> Option<Entry<'a>> {
         let number = self.next;
-        let tensor = match &mut self.walk {
+        let entry = match &mut self.walk {
             #[cfg(feature = "toml")]
             Walk::V1 { dtype, tables, offset } => {
                 let table = tables.next()?;
@@ -420,11 +449,19 @@ impl<'a> Iterator for Tensors<'a> {
                 *offset = start.saturating_add(len);
                 let bytes = part(self.payload, start as usize, len as usize)?;
                 let view = TensorView::new(number, *dtype, table.dims, bytes).ok()?;
-                Tensor { number, name: table.name, view, crc32: None, flags: 0, offset: start }
+                Entry { number, name: table.name.as_bytes(), view, crc32: None, flags: 0, offset: start }
             }
-            Walk::V2(index) => Tensor::from_index(index, number, self.payload)?,
+            Walk::V2(index) => Entry::from_index(index, number, self.payload)?,
         };
         self.next = number.saturating_add(1);
-        Some(tensor)
+        Some(entry)
+    }
+}
+
+impl<'a> Iterator for Tensors<'a> {
+    type Item = Tensor<'a>;
+
+    fn next(&mut self) -> Option<Tensor<'a>> {
+        self.next_entry()?.named()
     }
 }

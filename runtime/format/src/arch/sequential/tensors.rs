@@ -7,7 +7,7 @@ use super::layer::{Flags, Layer};
 use super::ops::Op;
 use super::{Fault, LayerKey, Sequential};
 use crate::arch::Architecture;
-use crate::file::{ModelFile, Tensor};
+use crate::file::{Entry, ModelFile, Tensor};
 use crate::{ConfigKey, DType, Dims, Error, Rule};
 use core::fmt;
 
@@ -207,7 +207,7 @@ pub fn check_tensors<'a>(file: &ModelFile<'a>) -> Result<Sequential<'a>, Error> 
 }
 
 fn check_tensor(file: &ModelFile<'_>, number: u32, wanted: &Wanted) -> Result<(), Error> {
-    let Some(Tensor { view, flags, .. }) = file.entry(number).filter(|tensor| wanted.is_named(tensor.name)) else {
+    let Some(Tensor { view, flags, .. }) = file.entry(number).and_then(Entry::named).filter(|tensor| wanted.is_named(tensor.name)) else {
         return Err(Error::TensorName { tensor: number });
     };
     if !view.dims().equals(&wanted.dims) {
