@@ -61,27 +61,33 @@ impl Fixed {
             alignment: if one { 1 } else { u32_at(bytes, 28) },
         };
         if fixed.header_len > HEADER_LIMIT {
-            return Err(wrong(Part::Header, Rule::TooLarge, 8, fixed.header_len as u64, HEADER_LIMIT as u64));
+            return Err(wrong(Part::Header, Rule::TooLarge, 8, fixed.header_len, HEADER_LIMIT));
         }
         if one && fixed.header_len == 0 {
             return Err(wrong(Part::Header, Rule::NotZero, 8, 0, 1));
         }
         if !one {
             if fixed.index_len > INDEX_LIMIT {
-                return Err(wrong(Part::Index, Rule::TooLarge, 24, fixed.index_len as u64, INDEX_LIMIT as u64));
+                return Err(wrong(Part::Index, Rule::TooLarge, 24, fixed.index_len, INDEX_LIMIT));
             }
             if !fixed.alignment.is_power_of_two() {
-                return Err(wrong(Part::Fixed, Rule::PowerOfTwo, 28, fixed.alignment as u64, ALIGNMENT_MIN as u64));
+                return Err(wrong(Part::Fixed, Rule::PowerOfTwo, 28, fixed.alignment, ALIGNMENT_MIN));
             }
             if fixed.alignment < ALIGNMENT_MIN {
-                return Err(wrong(Part::Fixed, Rule::TooSmall, 28, fixed.alignment as u64, ALIGNMENT_MIN as u64));
+                return Err(wrong(Part::Fixed, Rule::TooSmall, 28, fixed.alignment, ALIGNMENT_MIN));
             }
             if fixed.alignment > ALIGNMENT_MAX {
-                return Err(wrong(Part::Fixed, Rule::TooLarge, 28, fixed.alignment as u64, ALIGNMENT_MAX as u64));
+                return Err(wrong(Part::Fixed, Rule::TooLarge, 28, fixed.alignment, ALIGNMENT_MAX));
             }
         }
         match fixed.payload_start().checked_add(fixed.payload_len) {
-            None => Err(wrong(Part::Payload, Rule::TooLarge, 12, fixed.payload_len, u64::MAX - fixed.payload_start())),
+            None => Err(Error::Layout {
+                part: Part::Payload,
+                rule: Rule::TooLarge,
+                offset: 12,
+                found: fixed.payload_len,
+                allowed: u64::MAX - fixed.payload_start(),
+            }),
             Some(needed) if needed > isize::MAX as u64 => Err(Error::TooLargeForTarget { needed, addressable: isize::MAX as u64 }),
             Some(_) => Ok(fixed),
         }
@@ -175,6 +181,6 @@ const fn truncated(part: Part, needed: u64, bytes: &[u8]) -> Error {
 
 #[cold]
 #[inline(never)]
-const fn wrong(part: Part, rule: Rule, offset: u64, found: u64, allowed: u64) -> Error {
-    Error::Layout { part, rule, offset, found, allowed }
+const fn wrong(part: Part, rule: Rule, offset: u32, found: u32, allowed: u32) -> Error {
+    Error::Layout { part, rule, offset: offset as u64, found: found as u64, allowed: allowed as u64 }
 }
