@@ -74,20 +74,20 @@ struct Marks {
 }
 
 const MARKS: &[Marks] = &[
-    Marks { board: "an386", types: ("f32", "f32"), instructions: 540_000.0, stack: 3_000.0 },
-    Marks { board: "an386", types: ("q8", "f16"), instructions: 580_000.0, stack: 3_000.0 },
-    Marks { board: "an386", types: ("q4", "f16"), instructions: 640_000.0, stack: 3_000.0 },
-    Marks { board: "an500", types: ("q8", "f16"), instructions: 580_000.0, stack: 3_000.0 },
-    Marks { board: "an505", types: ("q8", "f16"), instructions: 590_000.0, stack: 3_000.0 },
-    Marks { board: "an547", types: ("q8", "f16"), instructions: 590_000.0, stack: 3_000.0 },
-    Marks { board: "netduinoplus2", types: ("q8", "q8"), instructions: 910_000.0, stack: 3_000.0 },
+    Marks { board: "an386", types: ("f32", "f32"), instructions: 540_000.0, stack: 2_048.0 },
+    Marks { board: "an386", types: ("q8", "f16"), instructions: 580_000.0, stack: 2_048.0 },
+    Marks { board: "an386", types: ("q4", "f16"), instructions: 640_000.0, stack: 2_048.0 },
+    Marks { board: "an500", types: ("q8", "f16"), instructions: 580_000.0, stack: 2_048.0 },
+    Marks { board: "an505", types: ("q8", "f16"), instructions: 590_000.0, stack: 2_048.0 },
+    Marks { board: "an547", types: ("q8", "f16"), instructions: 590_000.0, stack: 2_048.0 },
+    Marks { board: "netduinoplus2", types: ("q8", "q8"), instructions: 910_000.0, stack: 2_048.0 },
     // 14, 25, 18 and 7 instructions a weight.
-    Marks { board: "an385", types: ("q8", "q8"), instructions: 3_700_000.0, stack: 3_400.0 },
-    Marks { board: "an385-v6m", types: ("q8", "q8"), instructions: 6_500_000.0, stack: 3_400.0 },
-    Marks { board: "virt-imac", types: ("q8", "q8"), instructions: 4_680_000.0, stack: 3_400.0 },
-    Marks { board: "virt-imafc", types: ("q8", "q8"), instructions: 1_820_000.0, stack: 3_400.0 },
-    Marks { board: "microbit", types: ("q8", "q8"), instructions: 740_000.0, stack: 3_400.0 },
-    Marks { board: "sifive_e", types: ("q8", "q8"), instructions: 520_000.0, stack: 3_400.0 },
+    Marks { board: "an385", types: ("q8", "q8"), instructions: 3_700_000.0, stack: 2_048.0 },
+    Marks { board: "an385-v6m", types: ("q8", "q8"), instructions: 6_500_000.0, stack: 2_048.0 },
+    Marks { board: "virt-imac", types: ("q8", "q8"), instructions: 4_680_000.0, stack: 2_048.0 },
+    Marks { board: "virt-imafc", types: ("q8", "q8"), instructions: 1_820_000.0, stack: 2_048.0 },
+    Marks { board: "microbit", types: ("q8", "q8"), instructions: 740_000.0, stack: 2_048.0 },
+    Marks { board: "sifive_e", types: ("q8", "q8"), instructions: 520_000.0, stack: 2_048.0 },
 ];
 
 /// Bytes of arena for [`CONTEXT`] positions of the story model with an f16 cache: the same on every board.
