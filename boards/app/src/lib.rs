@@ -10,12 +10,15 @@
 //!
 //! - `logits KV COUNT`: the logits of COUNT positions of the greedy text, as raw little-endian f32
 //! - `bench KV COUNT`: the same steps, each between the counting markers, then the stack used
-//! - `kernel DTYPE ROWS COLUMNS GROUP SHIFT`: one product of a made-up matrix between the counting markers, compared with the exact sums
+//! - `kernel DTYPE ROWS COLUMNS GROUP SHIFT`: one product of a made-up matrix between the counting markers, compared with the definition
+//! - `attend KV HEADS KV_HEADS WIDTH FIRST LAST`: attention over made-up keys and values, likewise
 //!
 //! With the feature `reader`, `file SHIFT LENGTH` before a command takes the model file that was loaded into memory, SHIFT bytes past an aligned address, in place of the built-in one.
 
 #![no_std]
 
+#[cfg(feature = "measure")]
+mod attend;
 mod command;
 #[cfg_attr(target_arch = "arm", path = "cortex_m.rs")]
 #[cfg_attr(target_arch = "riscv32", path = "riscv.rs")]
@@ -110,6 +113,8 @@ enum Task {
     #[cfg(feature = "measure")]
     Kernel(measure::Kernel),
     #[cfg(feature = "measure")]
+    Attend(attend::Attend),
+    #[cfg(feature = "measure")]
     Floats(u32),
 }
 
@@ -150,6 +155,8 @@ impl Task {
             #[cfg(feature = "measure")]
             b"kernel" => Self::Kernel(measure::Kernel::parse(words)?),
             #[cfg(feature = "measure")]
+            b"attend" => Self::Attend(attend::Attend::parse(words)?),
+            #[cfg(feature = "measure")]
             _ => return measure::Steps::parse(word, words).map(|(steps, kv)| (Self::Steps(steps), kv)),
             #[cfg(not(feature = "measure"))]
             _ => return None,
@@ -175,7 +182,8 @@ fn report<B: Board>(board: &mut B, outcome: Option<Result<(), Error>>) -> i32 {
                 text.say(" | info [CONTEXT]");
             }
             if cfg!(feature = "measure") {
-                text.say(" | logits KV COUNT | bench KV COUNT | kernel DTYPE ROWS COLUMNS GROUP SHIFT | floats COUNT");
+                text.say(" | logits KV COUNT | bench KV COUNT | kernel DTYPE ROWS COLUMNS GROUP SHIFT");
+                text.say(" | attend KV HEADS KV_HEADS WIDTH FIRST LAST | floats COUNT");
             }
             text.say("\n");
             UNKNOWN
@@ -203,6 +211,11 @@ fn obey<B: Board>(board: &mut B, command: &Command) -> Option<Result<(), Error>>
         Task::Kernel(kernel) => {
             let (_, memory) = board.spare_memory();
             measure::kernel(board, kernel, memory)
+        }
+        #[cfg(feature = "measure")]
+        Task::Attend(task) => {
+            let (_, memory) = board.spare_memory();
+            attend::attend(board, task, memory)
         }
         #[cfg(feature = "models")]
         _ => Some(with_model(board, command)),

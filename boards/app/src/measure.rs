@@ -1,6 +1,7 @@
 //! What is measured and compared: steps, logits, and single kernels. Called by the application where its feature `measure` is on; firmware of users has no need of it.
 
 use crate::Board;
+use crate::attend::sum8;
 use crate::command::Words;
 use crate::floats::digest;
 use crate::text::Text;
@@ -27,12 +28,7 @@ impl Steps {
             b"bench" => Self::Bench,
             _ => return None,
         };
-        let kv = match words.next() {
-            b"f32" => KvDType::F32,
-            b"f16" => KvDType::F16,
-            b"q8" => KvDType::Q8,
-            _ => return None,
-        };
+        let kv = kv_type(words.next())?;
         Some((task(words.number().unwrap_or(1)), kv))
     }
 
@@ -40,6 +36,38 @@ impl Steps {
     pub(crate) fn positions(self) -> u32 {
         let (Self::Logits(count) | Self::Bench(count)) = self;
         count
+    }
+}
+
+/// The type of keys and values of this name.
+pub(crate) fn kv_type(word: &[u8]) -> Option<KvDType> {
+    match word {
+        b"f32" => Some(KvDType::F32),
+        b"f16" => Some(KvDType::F16),
+        b"q8" => Some(KvDType::Q8),
+        _ => None,
+    }
+}
+
+/// Made-up numbers, the same on every run.
+pub(crate) struct Numbers(u32);
+
+impl Numbers {
+    pub(crate) fn new() -> Self {
+        Self(1)
+    }
+
+    /// The next 16 bits.
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.0 >> 16
+    }
+
+    /// Numbers of both signs, below 32,768 times `scale`.
+    pub(crate) fn fill(&mut self, values: &mut [f32], scale: f32) {
+        for value in values {
+            *value = self.next() as i16 as f32 * scale;
+        }
     }
 }
 
@@ -123,7 +151,7 @@ impl Kernel {
     }
 }
 
-/// Multiplies a made-up matrix by a vector, which is a counted region, and compares each result with an exact sum. `None` where no such matrix is possible or `memory` does not suffice.
+/// Multiplies a made-up matrix by a vector, which is a counted region, and compares each result with the definition. `None` where no such matrix is possible or `memory` does not suffice.
 #[inline(never)]
 pub(crate) fn kernel<B: Board>(board: &mut B, kernel: Kernel, memory: &mut [u32]) -> Option<Result<(), Error>> {
     let Kernel { dtype, rows, cols, group, shift } = kernel;
@@ -134,7 +162,7 @@ pub(crate) fn kernel<B: Board>(board: &mut B, kernel: Kernel, memory: &mut [u32]
     let (out, rest) = rest.split_at_mut_checked(rows as usize)?;
     let scratch = rest.get_mut(..activation_words(cols) as usize)?;
     let weights = bytemuck::cast_slice_mut::<u32, u8>(weights).get_mut(shift as usize..)?.get_mut(..planes.bytes as usize)?;
-    fill(weights, x, &planes);
+    fill(weights, x, dtype, &planes);
     let w = TensorView::grouped(0, dtype, dims, group, weights).ok()?;
     let mut activation = Activation::new(x, scratch);
     // Once for the activation's codes, then counted.
@@ -150,30 +178,37 @@ pub(crate) fn kernel<B: Board>(board: &mut B, kernel: Kernel, memory: &mut [u32]
 }
 
 /// Numbers for the planes of a matrix and for a vector.
-fn fill(weights: &mut [u8], x: &mut [f32], planes: &Planes) {
-    let mut state = 1u32;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state >> 16
-    };
-    for (i, byte) in weights.iter_mut().enumerate() {
-        let code = next() as u8;
+fn fill(weights: &mut [u8], x: &mut [f32], dtype: DType, planes: &Planes) {
+    let mut numbers = Numbers::new();
+    let size = if dtype.is_quantised() { 1 } else { dtype.size() as usize };
+    for element in weights.chunks_exact_mut(size) {
+        for byte in &mut *element {
+            *byte = numbers.next() as u8;
+        }
+        // Floats between 1/2 and 2 of both signs.
+        if let (Some(top), false) = (element.last_mut(), dtype.is_quantised()) {
+            *top = if dtype == DType::F16 { *top & 0x83 | 0x38 } else { *top & 0x80 | 0x3f };
+        }
+    }
+    for (i, byte) in weights.iter_mut().enumerate().filter(|_| dtype.is_quantised()) {
         let i = i as u64;
         // Scales are small positive numbers, multipliers and codes what they may be.
         let scale = i >= planes.scales && i < planes.multipliers;
-        *byte = match (i & 3, scale) {
-            (3, true) => 0x38,
-            _ if code == 0x80 || code == 0 => 1,
-            _ => code,
+        *byte = match (i & 3, scale, *byte) {
+            (3, true, _) => 0x38,
+            (_, _, 0 | 0x80) => 1,
+            (.., code) => code,
         };
     }
-    for x in x {
-        *x = next() as i16 as f32 * 0.000_1;
-    }
+    numbers.fill(x, 0.000_1);
 }
 
 /// A row's result by the definition.
 fn exact(w: &TensorView<'_>, x: &[f32], row: usize) -> f32 {
+    if !w.dtype().is_quantised() {
+        let start = row.wrapping_mul(w.cols());
+        return sum8(x.iter().enumerate().map(|(column, x)| w.get_f32(start.wrapping_add(column)) * *x), 0);
+    }
     let largest = x.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
     let inverse = 32_767.0 / largest;
     let mut sum = 0i64;

@@ -1,4 +1,8 @@
 //! Attention over keys and values in 8 bits: integers multiplied by integers, one scale a head and position. Called by the kernels in `chip`.
+#![cfg_attr(
+    all(target_arch = "arm", target_os = "none", target_abi = "eabihf"),
+    allow(dead_code, reason = "the kernels there take all but the storing over")
+)]
 
 use super::chip;
 use super::convert::{self, narrow_f16};
@@ -16,7 +20,7 @@ pub struct IntegerRows<'a> {
 }
 
 /// So many products of a cached code and an activation's fit 32 bits.
-const EXACT_IN_32_BITS: usize = 512;
+pub(crate) const EXACT_IN_32_BITS: usize = 512;
 
 /// Narrows one position's keys or values to codes, each head of `head_dim` elements with a scale of its own: `narrow16(max |x| / 127)`.
 #[inline(never)]

@@ -1,25 +1,13 @@
 //! Machines without kernels of their own: the portable ones, and a square-root instruction where it can be reached.
 
-#[cfg(any(feature = "f32", feature = "f16", feature = "bf16", feature = "q8", feature = "q4"))]
+#[cfg(any(feature = "f32", feature = "f16", feature = "bf16"))]
 use crate::format::DType;
 use crate::format::{KvDType, TensorView};
 use crate::ops::convert::{self, F16, F32};
-#[cfg(all(
-    any(feature = "q8", feature = "q4"),
-    not(all(feature = "q8", target_os = "none", any(target_arch = "arm", target_arch = "riscv32")))
-))]
-use crate::ops::integer;
 use crate::ops::kv::{KvHead, KvRows, is_built};
 use crate::ops::{kv_integer, portable, quantise};
 
-#[cfg(all(
-    any(feature = "q8", feature = "q4"),
-    not(all(feature = "q8", target_os = "none", any(target_arch = "arm", target_arch = "riscv32")))
-))]
-pub(crate) use integer::matvec as matvec_integer;
 pub(crate) use portable::{add, divide, exp_minus, gate, norm, sum8, sum8_squares};
-#[cfg(feature = "q4")]
-pub(crate) use quantise::group_sums;
 pub(crate) use quantise::largest_magnitude;
 
 /// The IEEE square root.
@@ -63,12 +51,6 @@ pub(crate) fn narrow_f16(to: &mut [u16], from: &[f32]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = convert::narrow_f16(*from);
     }
-}
-
-/// The codes of `x` in 16 bits, in the order in which the kernel for this type of matrix wants them: here always their own.
-#[cfg(any(feature = "q8", feature = "q4"))]
-pub(crate) fn quantise(codes: &mut [i16], x: &[f32], _: DType) -> f32 {
-    quantise::quantise(codes, x)
 }
 
 /// Keys or values as the kernels take them: here as they are.

@@ -19,25 +19,6 @@
 \name:
 .endm
 
-@ What the two matrix kernels keep on the stack: the fields of `Rows` in cortex_m_dsp.rs, in its order, from the sixth on.
-    .equ OUT, 0
-    .equ SCALES, 4
-    .equ OUT_END, 8
-    .equ X, 12
-    .equ STRIDE, 16
-    .equ M_NEXT, 20
-    .equ X_WHOLE, 24
-    .equ X_GROUP, 28
-    .equ X_END, 32
-    .equ OFFSETS, 36
-    .equ SUMS, 40
-    .equ ALL_SUMS, 44
-    .equ FIELDS, 48
-@ And behind them, where a row begins and where it goes on after its whole groups of 32.
-    .equ BEGIN, 48
-    .equ AFTER, 52
-    .equ FRAME, 60
-
 @ Four codes of a row in \w times the activations \x0 and \x1, added to \acc; \first is smuad where the sum begins.
 .macro FOUR_Q8 acc, w, x0, x1
     sxtb16 r10, \w
@@ -95,7 +76,7 @@
     NIBBLES\first r12
 .endm
 
-@ A group is summed: the rows' sums in r4-r5 and r6-r7 grow by multiplier * group sum, from where s16-s19 kept them or, with \first, from nothing.
+@ A group is summed: the rows' sums in r4-r5 and r6-r7 grow by multiplier * group sum, from where s8-s11 kept them or, with \first, from nothing.
 .macro GROUP_Q8
     KEPT
     MULTIPLIED smlal
@@ -106,17 +87,17 @@
 .endm
 
 .macro KEPT
-    vmov r4, r5, s16, s17
-    vmov r6, r7, s18, s19
+    vmov r4, r5, s8, s9
+    vmov r6, r7, s10, s11
 .endm
 
 .macro KEEP
-    vmov s16, s17, r4, r5
-    vmov s18, s19, r6, r7
+    vmov s8, s9, r4, r5
+    vmov s10, s11, r6, r7
 .endm
 
 .macro MULTIPLIED multiply
-    vmov r10, s22
+    vmov r10, s18
     ldrb r8, [r3], #1
     ldrb r9, [r3, r10]
     \multiply r4, r5, r11, r8
@@ -135,10 +116,10 @@
 .endm
 
 .macro OFFSET
-    ldrd r8, r9, [sp, #OFFSETS]
+    vmov r8, r9, s28, s29
     ldr r11, [r9], #4
     ldrsh r12, [r8], #2
-    strd r8, r9, [sp, #OFFSETS]
+    vmov s28, s29, r8, r9
     ldrsh r8, [r8, r10, lsl #1]
     smlal r4, r5, r11, r12
     smlal r6, r7, r11, r8
@@ -164,35 +145,29 @@
 .endm
 
 .macro NEXT_Q4
-    ldr r11, [sp, #OFFSETS]
-    ldr r12, [sp, #ALL_SUMS]
+    vmov r11, s28
+    vmov r12, s30
     add r11, r11, r9, lsl #1
-    strd r11, r12, [sp, #OFFSETS]
+    vmov s28, s29, r11, r12
     mov r9, #0x000f000f
 .endm
 
 @ void f(const struct Rows *), for an even number of rows, two at a time.
 @ r0, r1 rows; r2 x; r3 multipliers; r4-r7 eight activations; r8, r9 codes (q4: r9 the mask); r10 scratch; r11, r12 the group's sums; lr where groups end.
-@ s16-s19 keep the sums of the rows, which r4-r7 hold after a group; s20 the activations' scale; s21 2^24; s22 from one row's multiplier to the other's.
+@ s0-s5 scratch; s8-s11 the sums of the rows, which r4-r7 hold after a group. The fields of `Rows` from the third on, in its order, which a move reaches faster than a load: s16 scale, s17 2^24,
+@ s18 other, s19 out, s20 scales, s21 out_end, s22 next, s23 x, s24 stride, s25 x_whole, s26 x_group, s27 x_end, s28 offsets, s29 sums, s30 all_sums.
+@ On the stack where a row begins and where it goes on after its whole groups of 32.
 .macro MATVEC_INTEGER name, eight, group, last, next
     DSP_FUNCTION \name
     push {r4-r11, lr}
-    vpush {s16-s23}
+    vpush {s16-s31}
     ldmia r0!, {r1, r3}
-    vldmia r0!, {s20-s22}
-    sub sp, sp, #FRAME
-    mov r2, sp
-    add lr, r0, #FIELDS
-1:  ldr r4, [r0], #4
-    str r4, [r2], #4
-    cmp r0, lr
-    bne 1b
+    vldmia r0, {s16-s30}
     mov r0, r1
-    ldr r2, [sp, #X]
-    ldr r4, [sp, #STRIDE]
-    ldr lr, [sp, #X_WHOLE]
-    ldr r5, [sp, #X_END]
-    add r1, r0, r4
+    vmov r2, r4, s23, s24
+    vmov lr, s25
+    vmov r5, s27
+    add r1, r1, r4
     adr.w r6, 20f
     adr.w r7, 29f
     adr.w r8, 40f
@@ -204,9 +179,9 @@
     addne r8, r7, #8
     add r6, r6, #1
     add r8, r8, #1
-    strd r6, r8, [sp, #BEGIN]
+    push {r6, r8}
     mov r9, #0x000f000f
-10: ldr pc, [sp, #BEGIN]
+10: ldr pc, [sp]
 @ Whole groups of 32.
 20: \eight _FIRST
     \eight
@@ -223,14 +198,14 @@
     \group
     cmp r2, lr
     bne 22b
-23: ldr pc, [sp, #AFTER]
+23: ldr pc, [sp, #4]
 @ Groups of any number of eights, the last one with what is left of the row.
 29: movs r4, #0
     movs r5, #0
     movs r6, #0
     movs r7, #0
 30: KEEP
-    ldrd r4, r5, [sp, #X_GROUP]
+    vmov r4, r5, s26, s27
     add lr, r2, r4
     cmp lr, r5
     it hi
@@ -244,11 +219,40 @@
     bhs 32b
     \last
     \group
-    ldr r8, [sp, #X_END]
+    vmov r8, s27
     cmp r2, r8
     bne 30b
-@ Sums to floats: 2^24 * the upper part + the lower part, both exact, so that there is one rounding. Then the scales.
-40: lsl r5, r5, #8
+@ Sums to floats; nearly all fit 32 bits.
+40: cmp r5, r4, asr #31
+    it eq
+    cmpeq r7, r6, asr #31
+    bne 50f
+    vmov s0, s1, r4, r6
+    vcvt.f32.s32 s0, s0
+    vcvt.f32.s32 s1, s1
+@ The scales.
+41: vmov r4, r5, s19, s20
+    vldmia r5!, {s4-s5}
+    vmul.f32 s4, s4, s16
+    vmul.f32 s5, s5, s16
+    vmul.f32 s0, s0, s4
+    vmul.f32 s1, s1, s5
+    vmov r6, r9, s21, s22
+    vmov r2, r8, s23, s24
+    vstmia r4!, {s0-s1}
+    vmov s19, s20, r4, r5
+    vmov lr, s25
+    mov r0, r1
+    add r1, r1, r8
+    add r3, r3, r9
+    \next
+    cmp r4, r6
+    bne 10b
+    add sp, sp, #8
+    vpop {s16-s31}
+    pop {r4-r11, pc}
+@ Others: 2^24 * the upper part + the lower part, both exact, so that there is one rounding.
+50: lsl r5, r5, #8
     lsl r7, r7, #8
     orr r5, r5, r4, lsr #24
     orr r7, r7, r6, lsr #24
@@ -260,27 +264,9 @@
     vcvt.f32.u32 s1, s1
     vcvt.f32.s32 s2, s2
     vcvt.f32.s32 s3, s3
-    vmla.f32 s0, s2, s21
-    vmla.f32 s1, s3, s21
-    ldmia sp, {r4-r9}
-    vldmia r5!, {s4-s5}
-    vmul.f32 s4, s4, s20
-    vmul.f32 s5, s5, s20
-    vmul.f32 s0, s0, s4
-    vmul.f32 s1, s1, s5
-    vstmia r4!, {s0-s1}
-    strd r4, r5, [sp, #OUT]
-    mov r2, r7
-    mov r0, r1
-    add r1, r1, r8
-    add r3, r3, r9
-    ldr lr, [sp, #X_WHOLE]
-    \next
-    cmp r4, r6
-    bne 10b
-    add sp, sp, #FRAME
-    vpop {s16-s23}
-    pop {r4-r11, pc}
+    vmla.f32 s0, s2, s17
+    vmla.f32 s1, s3, s17
+    b 41b
     .size \name, . - \name
 .endm
 

@@ -1,0 +1,15 @@
+//! Sets `cfg(dsp)` for hard-float Arm targets that have the DSP instructions (smlad, sxtb16): stable rustc does not say so itself.
+//!
+//! Armv7E-M (Cortex-M4F, M7F) always has them. Armv8-M may have them: there the firmware says so by the feature `dsp`, or the compiler by its target features where it tells them.
+
+fn main() {
+    let is = |name: &str, wanted: &str| std::env::var(name).is_ok_and(|value| value.split(',').any(|word| word == wanted));
+    let target = std::env::var("TARGET").unwrap_or_default();
+    let told = std::env::var_os("CARGO_FEATURE_DSP").is_some() || is("CARGO_CFG_TARGET_FEATURE", "dsp");
+    let kernels = is("CARGO_CFG_TARGET_ARCH", "arm") && is("CARGO_CFG_TARGET_OS", "none") && is("CARGO_CFG_TARGET_ABI", "eabihf");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(dsp)");
+    if kernels && (told || target.starts_with("thumbv7em-")) {
+        println!("cargo::rustc-cfg=dsp");
+    }
+}
