@@ -23,6 +23,8 @@ pub mod __macro;
 mod arena;
 pub mod models;
 pub mod ops;
+#[cfg(all(feature = "probe", feature = "llama"))]
+pub mod probe;
 pub mod sampler;
 #[cfg(feature = "llama")]
 mod session;

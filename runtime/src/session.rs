@@ -207,6 +207,8 @@ pub struct Session<'a> {
     ignore_end_of_text: bool,
     /// Tokens fed so far: the position of the next one.
     position: u32,
+    /// Parts of feeding that one which are done: its embedding, then its layers, so that keys and values of `position` may be there in some layers.
+    parts: u32,
     /// Tokens known so far: fed, or waiting to be fed.
     known: u32,
     ended: Option<StopReason>,
@@ -240,7 +242,17 @@ impl<'a> Session<'a> {
     fn in_words(model: &'a Model<'a>, memory: &'a mut [u32], work: Option<&'a mut [u32]>, sampler: Sampler) -> Result<Self, Error> {
         self_check()?;
         let state = State::new(&model.network, &model.layout()?, (model.context, model.kv), memory, work)?;
-        Ok(Self { model, state, sampler, stops: StopStrings::none(), ignore_end_of_text: false, position: 0, known: 0, ended: None })
+        Ok(Self {
+            model,
+            state,
+            sampler,
+            stops: StopStrings::none(),
+            ignore_end_of_text: false,
+            position: 0,
+            parts: 0,
+            known: 0,
+            ended: None,
+        })
     }
 
     /// Ends texts at `stops` as well.
@@ -272,9 +284,15 @@ impl<'a> Session<'a> {
         self.state.tokens.get(..self.known as usize).unwrap_or(&[])
     }
 
+    /// Chooses tokens with `sampler` from now on.
+    pub fn set_sampler(&mut self, sampler: Sampler) {
+        self.sampler = sampler;
+    }
+
     /// Forgets everything: the next prompt begins a new text. The sampler goes on with its random numbers.
     pub fn reset(&mut self) {
         self.position = 0;
+        self.parts = 0;
         self.known = 0;
         self.ended = None;
         self.stops.reset();
@@ -294,7 +312,8 @@ impl<'a> Session<'a> {
         let State { kv, shared, tokens, .. } = &mut self.state;
         let logits = bytemuck::cast_slice_mut(shared);
         // Where the room for logits will do, nothing of the cache is lent: all of it counts as used.
-        let used = if Tokenizer::scratch_words(text.len()) > logits.len() { self.position } else { self.model.context } as usize;
+        let begun = self.position + u32::from(self.parts > 0);
+        let used = if Tokenizer::scratch_words(text.len()) > logits.len() { begun } else { self.model.context } as usize;
         let unused = kv.lend_unused(used);
         let scratch = if unused.len() > logits.len() { unused } else { logits };
         let encoded = self.model.tokenizer.encode(text, fresh, scratch);
@@ -343,27 +362,48 @@ impl<'a> Session<'a> {
     /// # Errors
     /// [`Error::NoPrompt`] if nothing is known yet; [`Error::NonFiniteLogits`].
     pub fn step(&mut self) -> Result<Step<'a>, Error> {
+        loop {
+            if let Some(step) = self.poll()? {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// Does a part of a [`Session::step`]: the embedding, one layer, or logits and choice. `None` while the step is not done: between two calls an executor may run other tasks, and a watchdog
+    /// be fed. The bits are those of [`Session::step`], which may finish what this began.
+    ///
+    /// # Errors
+    /// Those of [`Session::step`].
+    pub fn poll(&mut self) -> Result<Option<Step<'a>>, Error> {
         if let Some(reason) = self.ended {
-            return Ok(Step::Stop(reason));
+            return Ok(Some(Step::Stop(reason)));
         }
-        let Some(fed) = self.feed()? else { return Ok(self.end(StopReason::ContextFull)) };
-        if self.position < self.known {
-            return Ok(Step::Prompt { token: fed });
+        let Some(fed) = self.next_token()? else { return Ok(Some(self.end(StopReason::ContextFull))) };
+        let is_last = self.position + 1 == self.known;
+        if !self.is_fed() {
+            self.feed_part(fed);
+            if is_last || !self.is_fed() {
+                return Ok(None);
+            }
         }
-        self.model.network.logits(&mut self.state, self.position - 1)?;
+        if !is_last {
+            self.finish();
+            return Ok(Some(Step::Prompt { token: fed }));
+        }
+        self.compute_logits()?;
         let recent = self.state.tokens.get(..self.position as usize).unwrap_or(&[]);
         let (logits, order) = State::split_logits(self.state.shared, self.model.network.config().vocab_size);
         let token = self.sampler.sample(logits, order, recent)?;
         // A second begin-of-text means that the model begins another text: this one is over, as llama2.c sees it too.
         let ends = self.model.tokenizer.ends_text(token) || token == self.model.tokenizer.facts().bos;
         if ends && !self.ignore_end_of_text {
-            return Ok(self.end(StopReason::EndOfText(token)));
+            return Ok(Some(self.end(StopReason::EndOfText(token))));
         }
         if let Some(place) = self.state.tokens.get_mut(self.known as usize) {
             *place = token;
             self.known += 1;
         }
-        Ok(Step::Token { token, text: self.model.tokenizer.decode(fed, token) })
+        Ok(Some(Step::Token { token, text: self.model.tokenizer.decode(fed, token) }))
     }
 
     /// Feeds all known tokens and returns the logits after the last, [`vocab_size`](crate::format::arch::llama::LlamaConfig::vocab_size) of
@@ -372,15 +412,53 @@ impl<'a> Session<'a> {
     /// # Errors
     /// [`Error::NoPrompt`] if no token waits to be fed; [`Error::NonFiniteLogits`].
     pub fn logits(&mut self) -> Result<&[f32], Error> {
-        if self.position == self.known {
-            return Err(Error::NoPrompt);
+        loop {
+            let Some(token) = self.next_token()? else { return Err(Error::NoPrompt) };
+            while !self.is_fed() {
+                self.feed_part(token);
+            }
+            if self.position + 1 == self.known {
+                break;
+            }
+            self.finish();
         }
-        while self.position < self.known {
-            self.feed()?;
-        }
-        self.model.network.logits(&mut self.state, self.position - 1)?;
+        self.compute_logits()?;
         let (logits, _) = State::split_logits(self.state.shared, self.model.network.config().vocab_size);
         Ok(logits)
+    }
+
+    /// What [`Session::logits`] returned, where nothing was done since.
+    #[cfg(feature = "probe")]
+    pub(crate) fn last_logits(&self) -> &[f32] {
+        self.state.shared.get(..self.model.network.config().vocab_size as usize).unwrap_or(&[])
+    }
+
+    /// Does a part of feeding the next known token and returns how many layers of it are done: 0 after the embedding, which is the first part, then one more a call. Between two calls
+    /// [`Session::residual`] can be looked at; [`Session::logits`] goes on from there.
+    ///
+    /// # Errors
+    /// [`Error::NoPrompt`] if all parts of all known tokens are done.
+    pub fn advance(&mut self) -> Result<u32, Error> {
+        if self.is_fed() {
+            if self.position + 1 == self.known {
+                return Err(Error::NoPrompt);
+            }
+            self.finish();
+        }
+        let Some(token) = self.next_token()? else { return Err(Error::NoPrompt) };
+        self.feed_part(token);
+        Ok(self.parts - 1)
+    }
+
+    /// How many layers of the next known token are done; `None` where it was not begun.
+    pub fn layers_done(&self) -> Option<u32> {
+        // All layers of one that another follows: that one is next.
+        if self.is_fed() && self.position + 1 < self.known { None } else { self.parts.checked_sub(1) }
+    }
+
+    /// The residual stream after the last [`Session::advance`] or [`Session::poll`]: `dim` values.
+    pub fn residual(&self) -> &[f32] {
+        self.state.x
     }
 
     /// Continues `prompt` by at most `max_tokens` tokens and writes the new text to `out`, whole characters at a time.
@@ -432,19 +510,44 @@ impl<'a> Session<'a> {
         Step::Stop(reason)
     }
 
-    /// Feeds the next known token and returns it; `None` when every position is used.
-    #[inline(never)]
-    fn feed(&mut self) -> Result<Option<u32>, Error> {
+    /// The token to be fed at the session's position; `None` when every position is used.
+    fn next_token(&self) -> Result<Option<u32>, Error> {
         if self.position >= self.model.context {
             return Ok(None);
         }
         if self.position >= self.known {
             return Err(Error::NoPrompt);
         }
-        let Some(&token) = self.state.tokens.get(self.position as usize) else { return Ok(None) };
-        self.model.network.step(&mut self.state, token, self.position);
+        Ok(self.state.tokens.get(self.position as usize).copied())
+    }
+
+    /// Whether the token at the session's position went through all layers, so that its logits can be computed.
+    fn is_fed(&self) -> bool {
+        self.parts > self.model.network.config().n_layers
+    }
+
+    /// Does the next part of feeding `token`, which is that of the session's position.
+    #[inline(never)]
+    fn feed_part(&mut self, token: u32) {
+        let (network, position) = (&self.model.network, self.position);
+        match self.parts.checked_sub(1) {
+            None => network.embed(&mut self.state, token, position),
+            Some(layer) => network.layer(&mut self.state, layer, position),
+        }
+        self.parts += 1;
+    }
+
+    /// Goes on to the next position.
+    fn finish(&mut self) {
         self.position += 1;
-        Ok(Some(token))
+        self.parts = 0;
+    }
+
+    /// Computes the logits after the token of the session's position, and goes on to the next.
+    fn compute_logits(&mut self) -> Result<(), Error> {
+        let done = self.model.network.logits(&mut self.state, self.position);
+        self.finish();
+        done
     }
 }
 

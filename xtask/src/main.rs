@@ -10,6 +10,7 @@ mod failure;
 mod models;
 mod paths;
 mod plugin;
+mod probe;
 mod process;
 mod qemu;
 mod setup;
@@ -49,6 +50,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         help: bits::HELP,
         run: bits::main,
     },
+    Subcommand { name: "probe", summary: "Build firmware that `dmexp compare` can ask", help: probe::HELP, run: probe::main },
     Subcommand { name: "size", summary: "Weigh a board's firmware and prove that it cannot panic", help: size::HELP, run: size::main },
     Subcommand { name: "bench", summary: "Measure, as a table and as JSON", help: bench::HELP, run: bench::main },
     Subcommand { name: "train", summary: "Train the models that the repository carries", help: train::HELP, run: train::main },

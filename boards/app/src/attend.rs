@@ -1,8 +1,8 @@
 //! Attention over made-up keys and values, compared with its definition. Called by the application where its feature `measure` is on.
 
 use crate::Board;
-use crate::command::Words;
-use crate::measure::{Numbers, kv_type};
+use crate::command::{Words, kv};
+use crate::measure::Numbers;
 use crate::text::Text;
 use dmexp::format::{Error, KvDType};
 use dmexp::ops::attention::{Heads, attention};
@@ -22,7 +22,7 @@ pub(crate) struct Attend {
 impl Attend {
     /// The attention that the words after `attend` name: the type of keys and values, heads, key/value heads, the width of a head, the first and the last position.
     pub(crate) fn parse(words: &mut Words<'_>) -> Option<Self> {
-        let kv = kv_type(words.next())?;
+        let kv = kv(words.next())?;
         let mut number = || words.number().map(|number| number as usize);
         let heads = Heads { n_heads: number()?, n_kv_heads: number()?, head_dim: number()? };
         Some(Self { kv, heads, first: number()?, last: number()? })

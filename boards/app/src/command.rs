@@ -1,5 +1,19 @@
 //! The words of a command, without a heap.
 
+#[cfg(any(feature = "measure", feature = "probe"))]
+use dmexp::format::KvDType;
+
+/// The type of keys and values of this name.
+#[cfg(any(feature = "measure", feature = "probe"))]
+pub(crate) fn kv(word: &[u8]) -> Option<KvDType> {
+    match word {
+        b"f32" => Some(KvDType::F32),
+        b"f16" => Some(KvDType::F16),
+        b"q8" => Some(KvDType::Q8),
+        _ => None,
+    }
+}
+
 /// Takes words off the front of a command line.
 pub(crate) struct Words<'a>(&'a [u8]);
 

@@ -6,6 +6,10 @@
 //! - `story [SEED]`, or nothing: the story of the built-in model
 //! - `info [CONTEXT]`, with the feature of this name: what the model is, and the arena that it needs for so many positions
 //!
+//! With the feature `probe`:
+//!
+//! - `probe KV [CONTEXT]`: answers `dmexp compare` on the serial port, and does not end by itself
+//!
 //! And with the feature `measure`:
 //!
 //! - `logits KV COUNT`: the logits of COUNT positions of the greedy text, as raw little-endian f32
@@ -30,8 +34,10 @@ mod floats;
 pub mod machine;
 #[cfg(feature = "measure")]
 mod measure;
+#[cfg(feature = "probe")]
+mod probe;
 mod semihost;
-#[cfg(feature = "measure")]
+#[cfg(any(feature = "measure", feature = "probe"))]
 mod stack;
 mod story;
 mod text;
@@ -49,7 +55,7 @@ use dmexp::format::layout::LlamaLayout;
 use dmexp::format::{Error, KvDType};
 #[cfg(feature = "measure")]
 use dmexp::{Memory, Sampler, Session};
-use embedded_io::Write;
+use embedded_io::{Read, Write};
 #[cfg(feature = "models")]
 use story::Story;
 use text::Text;
@@ -57,8 +63,8 @@ use text::Text;
 /// What a board provides to the application.
 #[cfg_attr(not(feature = "measure"), allow(dead_code, reason = "nothing is counted"))]
 trait Board {
-    /// Where text goes; a UART on real boards.
-    type Output: Write;
+    /// Where text goes and requests come from; a UART on real boards.
+    type Output: Read + Write;
 
     /// The writer for everything that is printed.
     fn output(&mut self) -> &mut Self::Output;
@@ -108,6 +114,10 @@ enum Task {
     Info {
         context: Option<u32>,
     },
+    #[cfg(feature = "probe")]
+    Probe {
+        context: Option<u32>,
+    },
     #[cfg(feature = "measure")]
     Steps(measure::Steps),
     #[cfg(feature = "measure")]
@@ -141,6 +151,13 @@ impl Command {
             kv,
         })
     }
+
+    /// The model file in memory, where the command names one: empty where the memory is not that long.
+    #[cfg(feature = "reader")]
+    fn bytes(&self, memory: &'static [u8]) -> Option<&'static [u8]> {
+        let (shift, len) = self.place?;
+        Some(memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]))
+    }
 }
 
 impl Task {
@@ -150,6 +167,11 @@ impl Task {
             b"" | b"story" => Self::Story { seed: words.number().unwrap_or(1) },
             #[cfg(feature = "info")]
             b"info" => Self::Info { context: words.number() },
+            #[cfg(feature = "probe")]
+            b"probe" => {
+                let kv = command::kv(words.next())?;
+                return Some((Self::Probe { context: words.number() }, kv));
+            }
             #[cfg(feature = "measure")]
             b"floats" => Self::Floats(words.number().unwrap_or(1)),
             #[cfg(feature = "measure")]
@@ -180,6 +202,9 @@ fn report<B: Board>(board: &mut B, outcome: Option<Result<(), Error>>) -> i32 {
             text.say("dmexp: unknown command; this firmware knows: story [SEED]");
             if cfg!(feature = "info") {
                 text.say(" | info [CONTEXT]");
+            }
+            if cfg!(feature = "probe") {
+                text.say(" | probe KV [CONTEXT]");
             }
             if cfg!(feature = "measure") {
                 text.say(" | logits KV COUNT | bench KV COUNT | kernel DTYPE ROWS COLUMNS GROUP SHIFT");
@@ -217,6 +242,8 @@ fn obey<B: Board>(board: &mut B, command: &Command) -> Option<Result<(), Error>>
             let (_, memory) = board.spare_memory();
             attend::attend(board, task, memory)
         }
+        #[cfg(feature = "probe")]
+        Task::Probe { context } => Some(probe::run(board, command, context)),
         #[cfg(feature = "models")]
         _ => Some(with_model(board, command)),
     }
@@ -249,8 +276,7 @@ fn with_model<B: Board>(board: &mut B, command: &Command) -> Result<(), Error> {
 )]
 fn bind(command: &Command, memory: &'static [u8]) -> Result<Model<'static>, Error> {
     #[cfg(feature = "reader")]
-    if let Some((shift, len)) = command.place {
-        let bytes = memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]);
+    if let Some(bytes) = command.bytes(memory) {
         return Model::bind(&ModelFile::open(bytes)?);
     }
     Ok(*Story::bind())

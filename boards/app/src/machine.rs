@@ -2,7 +2,7 @@
 
 #[cfg(feature = "measure")]
 use crate::core_of;
-#[cfg(feature = "measure")]
+#[cfg(any(feature = "measure", feature = "probe"))]
 use crate::stack;
 use crate::uart::{Port, Uart};
 use crate::{Board, Command, run, semihost, text};
@@ -70,7 +70,7 @@ impl<P: Port> Board for Machine<P> {
 
 /// Does the command on the emulator's command line and ends the emulation. Call it first thing in `main`.
 pub fn start<P: Port>(memory: Memory) -> ! {
-    #[cfg(feature = "measure")]
+    #[cfg(any(feature = "measure", feature = "probe"))]
     stack::paint();
     semihost::exit(run(&mut Machine::<P> { uart: Uart::new(), memory }, command().as_ref()))
 }

@@ -2,7 +2,7 @@
 
 use crate::Board;
 use crate::attend::sum8;
-use crate::command::Words;
+use crate::command::{Words, kv};
 use crate::floats::digest;
 use crate::text::Text;
 use dmexp::format::layout::activation_words;
@@ -28,7 +28,7 @@ impl Steps {
             b"bench" => Self::Bench,
             _ => return None,
         };
-        let kv = kv_type(words.next())?;
+        let kv = kv(words.next())?;
         Some((task(words.number().unwrap_or(1)), kv))
     }
 
@@ -36,16 +36,6 @@ impl Steps {
     pub(crate) fn positions(self) -> u32 {
         let (Self::Logits(count) | Self::Bench(count)) = self;
         count
-    }
-}
-
-/// The type of keys and values of this name.
-pub(crate) fn kv_type(word: &[u8]) -> Option<KvDType> {
-    match word {
-        b"f32" => Some(KvDType::F32),
-        b"f16" => Some(KvDType::F16),
-        b"q8" => Some(KvDType::Q8),
-        _ => None,
     }
 }
 

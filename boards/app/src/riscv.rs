@@ -18,6 +18,22 @@ pub(crate) fn count_end() {
     unsafe { asm!(".option push", ".option norvc", "addi x0, x0, 2", ".option pop") }
 }
 
+/// Instructions executed since the start.
+#[cfg(feature = "probe")]
+pub(crate) fn instructions() -> u64 {
+    loop {
+        let (high, low, again): (u32, u32, u32);
+        // SAFETY: reads counters and nothing else.
+        unsafe {
+            asm!("csrr {}, minstreth", "csrr {}, minstret", "csrr {}, minstreth", out(reg) high, out(reg) low, out(reg) again, options(nomem, nostack));
+        }
+        // The low half did not run over in between.
+        if high == again {
+            return u64::from(high) << 32 | u64::from(low);
+        }
+    }
+}
+
 /// The stack pointer.
 #[inline]
 pub(crate) fn stack_pointer() -> usize {

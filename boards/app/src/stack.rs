@@ -30,7 +30,6 @@ pub(crate) fn paint() {
 }
 
 /// Bytes between the top of the stack and the deepest word that is no longer painted.
-#[cfg(feature = "measure")]
 #[inline(never)]
 pub(crate) fn peak() -> usize {
     let top = &raw const _stack_start as usize;

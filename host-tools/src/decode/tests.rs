@@ -304,3 +304,75 @@ fn opening_and_binding_a_gigabyte_touches_little_of_it() {
     println!("{kilobytes} KiB of {len} bytes are in memory, {} bytes of arena", cpu.arena_bytes());
     assert!(kilobytes > 0 && kilobytes < 900, "{kilobytes}");
 }
+
+#[test]
+fn a_step_in_parts_has_the_bits_of_a_step() {
+    let (_folder, loaded) = exported(Format::V2);
+    let prompt = [1, 40, 7];
+    let whole = {
+        let mut cpu = Cpu::new(&loaded, &CpuOptions::default()).unwrap();
+        let mut session = cpu.session(Sampler::greedy()).unwrap().ignoring_end_of_text(true);
+        session.push_tokens(&prompt).unwrap();
+        while !matches!(session.step().unwrap(), Step::Stop(_)) {}
+        session.tokens().to_vec()
+    };
+    let mut cpu = Cpu::new(&loaded, &CpuOptions::default()).unwrap();
+    let layers = cpu.model().network().config().n_layers;
+    let mut session = cpu.session(Sampler::greedy()).unwrap().ignoring_end_of_text(true);
+    assert!(session.poll().is_err(), "no prompt");
+    session.push_tokens(&prompt).unwrap();
+    let (mut calls, mut found) = (0, Vec::new());
+    loop {
+        calls += 1;
+        match session.poll().unwrap() {
+            None => continue,
+            Some(Step::Prompt { token }) => assert_eq!((token, calls), (prompt[found.len()], 1 + layers)),
+            Some(Step::Token { .. }) => assert_eq!(calls, 2 + layers),
+            Some(_) => break,
+        }
+        found.push(calls);
+        calls = 0;
+    }
+    assert_eq!((session.tokens(), found.len() as u32), (whole.as_slice(), session.model().context()));
+
+    // Begun by parts, finished by a step.
+    session.reset();
+    session.push_tokens(&prompt).unwrap();
+    while session.position() < 2 {
+        session.poll().unwrap();
+    }
+    assert!(session.poll().unwrap().is_none());
+    session.step().unwrap();
+    assert_eq!(session.tokens(), &whole[..4]);
+}
+
+#[test]
+fn the_residual_stream_is_seen_after_every_layer_and_the_logits_stay_the_same() {
+    let (_folder, loaded) = exported(Format::V2);
+    let tokens = [1, 40, 7, 299];
+    let mut cpu = Cpu::new(&loaded, &CpuOptions::default()).unwrap();
+    let config = *cpu.model().network().config();
+    let mut session = cpu.session(Sampler::greedy()).unwrap();
+    let whole: Vec<Vec<f32>> = tokens.iter().map(|token| Decoder::feed(&mut session, &[*token]).unwrap().to_vec()).collect();
+    session.reset();
+    for (token, logits) in tokens.iter().zip(&whole) {
+        session.push_tokens(&[*token]).unwrap();
+        let mut seen: Vec<Vec<f32>> = Vec::new();
+        for done in 0..=config.n_layers {
+            assert_eq!(session.advance().unwrap(), done);
+            assert_eq!(session.residual().len(), config.dim as usize);
+            assert!(seen.last().is_none_or(|last| last != session.residual()), "a layer changes the stream");
+            seen.push(session.residual().to_vec());
+        }
+        assert!(session.advance().is_err(), "no part is left");
+        assert_eq!(session.logits().unwrap(), logits);
+        assert!(session.logits().is_err());
+    }
+    // Tokens that come while the last one's logits are still to be computed.
+    session.reset();
+    session.push_tokens(&tokens[..1]).unwrap();
+    while session.advance().is_ok() {}
+    session.push_tokens(&tokens[1..]).unwrap();
+    assert_eq!((session.advance().unwrap(), session.position()), (0, 1));
+    assert_eq!(session.logits().unwrap(), whole[3]);
+}

@@ -103,6 +103,28 @@ impl<'a> Llama<'a> {
         &self.config
     }
 
+    /// Tensors whose bytes can be looked at: the weights and the rotation frequencies.
+    #[cfg(feature = "probe")]
+    pub(crate) const fn num_tensors(&self) -> u32 {
+        match self.weights {
+            #[cfg(feature = "toml")]
+            Weights::Packed(..) => 0,
+            _ => self.config.weight_tensors() + 1,
+        }
+    }
+
+    /// The bytes of tensor `number` of the file's order, where they lie.
+    #[cfg(feature = "probe")]
+    pub(crate) fn tensor_bytes(&self, number: u32) -> Option<&'a [u8]> {
+        match self.weights {
+            Weights::Table(table) => table.get(number as usize).map(TensorView::bytes),
+            #[cfg(feature = "files")]
+            Weights::Indexed(tensors) => tensors.tensor(number).map(|view| view.bytes()),
+            #[cfg(feature = "toml")]
+            Weights::Packed(..) => None,
+        }
+    }
+
     /// Where the tensor is: in the table, or in `place` when it had to be looked for.
     #[cfg_attr(not(feature = "files"), allow(unused_variables, clippy::needless_return, reason = "a table needs no place"))]
     fn tensor<'t>(&self, kind: TensorKind, layer: u32, place: &'t mut Option<TensorView<'a>>) -> &'t TensorView<'a>
@@ -156,7 +178,7 @@ pub(crate) struct State<'m> {
     inv_freq: &'m [f32],
     cos: &'m mut [f32],
     sin: &'m mut [f32],
-    x: &'m mut [f32],
+    pub(crate) x: &'m mut [f32],
     xb: &'m mut [f32],
     pub(crate) shared: &'m mut [f32],
     pub(crate) tokens: &'m mut [u32],
@@ -204,11 +226,19 @@ impl<'m> State<'m> {
 }
 
 impl Llama<'_> {
-    /// Feeds `token` at `position`: keys and values are stored, and the residual stream holds what [`Llama::logits`] turns into logits.
+    /// Begins a step: the residual stream is the embedding of `token`, and the rotation that of `position`.
     ///
     /// The caller has checked that `token` is in the vocabulary and `position` in the context.
+    pub(crate) fn embed(&self, state: &mut State<'_>, token: u32, position: u32) {
+        widen_row(state.x, self.tensor(TensorKind::TokEmbeddings, 0, &mut None), token as usize);
+        rotation(state.cos, state.sin, state.inv_freq, position, self.config.attention_factor);
+    }
+
+    /// One layer of the step that [`Llama::embed`] began: keys and values are stored, and attention and feed-forward network are added to the residual stream.
+    ///
+    /// The caller gives all layers in order. After the last the stream holds what [`Llama::logits`] turns into logits.
     #[inline(never)]
-    pub(crate) fn step(&self, state: &mut State<'_>, token: u32, position: u32) {
+    pub(crate) fn layer(&self, state: &mut State<'_>, layer: u32, position: u32) {
         let config = &self.config;
         let (q_dim, kv_dim) = (config.q_dim() as usize, config.kv_dim() as usize);
         let head_dim = config.head_dim as usize;
@@ -218,49 +248,44 @@ impl Llama<'_> {
         };
         let heads = Heads { n_heads: config.n_heads as usize, n_kv_heads: config.n_kv_heads as usize, head_dim };
 
-        widen_row(state.x, self.tensor(TensorKind::TokEmbeddings, 0, &mut None), token as usize);
-        rotation(state.cos, state.sin, state.inv_freq, position, config.attention_factor);
-
-        for layer in 0..config.n_layers {
-            // Attention.
-            let (normed, _) = split(state.xb, config.dim as usize);
-            self.norm(normed, TensorKind::AttentionNorm, layer, state.x);
-            let (q, rest) = split(state.shared, q_dim);
-            let (k, rest) = split(rest, kv_dim);
-            let (v, scratch) = split(rest, kv_dim);
-            let mut input = Activation::new(normed, scratch);
-            self.project(q, TensorKind::Wq, layer, &mut input);
-            self.project(k, TensorKind::Wk, layer, &mut input);
-            self.project(v, TensorKind::Wv, layer, &mut input);
-            if config.qkv_bias {
-                add_vector(q, self.tensor(TensorKind::Bq, layer, &mut None));
-                add_vector(k, self.tensor(TensorKind::Bk, layer, &mut None));
-                add_vector(v, self.tensor(TensorKind::Bv, layer, &mut None));
-            }
-            rotate(q, head_dim, state.cos, state.sin, config.rope_layout);
-            rotate(k, head_dim, state.cos, state.sin, config.rope_layout);
-            state.kv.store(layer as usize, position as usize, k, v);
-            let (attended, _) = split(state.xb, q_dim);
-            let (lanes, scores) = split(scratch, 8 * head_dim);
-            let (keys, values) = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
-            attention(attended, q, keys, values, heads, (first as usize, position as usize), scores, lanes);
-            let (projected, scratch) = split(state.shared, config.dim as usize);
-            self.project(projected, TensorKind::Wo, layer, &mut Activation::new(attended, scratch));
-            add(state.x, projected);
-
-            // Feed-forward network.
-            let (normed, _) = split(state.xb, config.dim as usize);
-            self.norm(normed, TensorKind::FfnNorm, layer, state.x);
-            let (hidden, rest) = split(state.shared, config.hidden_dim as usize);
-            let (up, scratch) = split(rest, config.hidden_dim as usize);
-            let mut input = Activation::new(normed, scratch);
-            self.project(hidden, TensorKind::W1, layer, &mut input);
-            self.project(up, TensorKind::W3, layer, &mut input);
-            gate(hidden, up);
-            let (down, _) = split(state.xb, config.dim as usize);
-            self.project(down, TensorKind::W2, layer, &mut Activation::new(hidden, rest));
-            add(state.x, down);
+        // Attention.
+        let (normed, _) = split(state.xb, config.dim as usize);
+        self.norm(normed, TensorKind::AttentionNorm, layer, state.x);
+        let (q, rest) = split(state.shared, q_dim);
+        let (k, rest) = split(rest, kv_dim);
+        let (v, scratch) = split(rest, kv_dim);
+        let mut input = Activation::new(normed, scratch);
+        self.project(q, TensorKind::Wq, layer, &mut input);
+        self.project(k, TensorKind::Wk, layer, &mut input);
+        self.project(v, TensorKind::Wv, layer, &mut input);
+        if config.qkv_bias {
+            add_vector(q, self.tensor(TensorKind::Bq, layer, &mut None));
+            add_vector(k, self.tensor(TensorKind::Bk, layer, &mut None));
+            add_vector(v, self.tensor(TensorKind::Bv, layer, &mut None));
         }
+        rotate(q, head_dim, state.cos, state.sin, config.rope_layout);
+        rotate(k, head_dim, state.cos, state.sin, config.rope_layout);
+        state.kv.store(layer as usize, position as usize, k, v);
+        let (attended, _) = split(state.xb, q_dim);
+        let (lanes, scores) = split(scratch, 8 * head_dim);
+        let (keys, values) = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
+        attention(attended, q, keys, values, heads, (first as usize, position as usize), scores, lanes);
+        let (projected, scratch) = split(state.shared, config.dim as usize);
+        self.project(projected, TensorKind::Wo, layer, &mut Activation::new(attended, scratch));
+        add(state.x, projected);
+
+        // Feed-forward network.
+        let (normed, _) = split(state.xb, config.dim as usize);
+        self.norm(normed, TensorKind::FfnNorm, layer, state.x);
+        let (hidden, rest) = split(state.shared, config.hidden_dim as usize);
+        let (up, scratch) = split(rest, config.hidden_dim as usize);
+        let mut input = Activation::new(normed, scratch);
+        self.project(hidden, TensorKind::W1, layer, &mut input);
+        self.project(up, TensorKind::W3, layer, &mut input);
+        gate(hidden, up);
+        let (down, _) = split(state.xb, config.dim as usize);
+        self.project(down, TensorKind::W2, layer, &mut Activation::new(hidden, rest));
+        add(state.x, down);
     }
 
     /// `out` = this matrix times `x`.
@@ -275,7 +300,7 @@ impl Llama<'_> {
         rmsnorm(out, x, self.tensor(kind, layer, &mut None), self.config.norm_eps);
     }
 
-    /// The logits after the last [`Llama::step`], which fed `position`; [`State::split_logits`] finds them.
+    /// The logits after all layers of the step that fed `position`; [`State::split_logits`] finds them.
     ///
     /// # Errors
     /// [`Error::NonFiniteLogits`]: the weights are damaged.

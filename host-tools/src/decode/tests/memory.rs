@@ -80,3 +80,23 @@ fn memory_in_two_banks_gives_the_same_bits_and_names_the_one_that_is_short() {
         assert!(text.contains("everything but keys and values") && text.contains(&needed.to_string()), "{text}");
     }
 }
+
+#[test]
+fn a_prompt_in_the_middle_of_a_step_leaves_the_layers_that_are_done() {
+    let (_folder, loaded) = loaded();
+    for kv in KINDS {
+        let options = CpuOptions { context: None, kv, tokenizer: None };
+        let (mut one, mut other) = (Cpu::new(&loaded, &options).unwrap(), Cpu::new(&loaded, &options).unwrap());
+        let mut session = one.session(Sampler::greedy()).unwrap();
+        session.prompt(b"Once upon").unwrap();
+        while session.position() < 10 || session.layers_done() != Some(1) {
+            session.advance().unwrap();
+        }
+        let text: Vec<u8> = (0..130).map(|i| b'a' + i % 26).collect();
+        assert_eq!(session.prompt(&text).unwrap(), 131);
+        let tokens = session.tokens().to_vec();
+        let mut told = other.session(Sampler::greedy()).unwrap();
+        told.push_tokens(&tokens).unwrap();
+        assert_eq!(bits(&mut session), bits(&mut told), "{kv:?}");
+    }
+}
