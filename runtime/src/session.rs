@@ -3,6 +3,8 @@
 use crate::arena::Memory;
 use crate::format::arch::llama::LlamaConfig;
 #[cfg(feature = "files")]
+use crate::format::arch::llama::TensorSpec;
+#[cfg(feature = "files")]
 use crate::format::file::ModelFile;
 use crate::format::layout::LlamaLayout;
 use crate::format::tokenizer::TokenizerKind;
@@ -106,6 +108,27 @@ impl<'a> Model<'a> {
             _ => return Err(Error::Tokenizer { key: TokenizerKey::VocabSize, rule: Rule::Equal, found, allowed }),
         }
         Ok(Self { tokenizer, ..self })
+    }
+
+    /// Bytes of memory that [`Model::copy_to_ram`] needs for the tensors that `chosen` says yes to.
+    #[cfg(feature = "files")]
+    pub fn ram_len(&self, chosen: impl Fn(&TensorSpec) -> bool) -> u64 {
+        self.network.ram_len(chosen)
+    }
+
+    /// Copies the tensors that `chosen` says yes to into `memory`, an [`Arena`](crate::Arena) of [`Model::ram_len`] bytes, and reads them there from now on: for chips whose flash is slow. The
+    /// results stay the same. Where it is called again, the new choice takes the place of the last one.
+    ///
+    /// ```ignore
+    /// let mut model = Model::bind(&file)?;
+    /// model.copy_to_ram(|tensor| matches!(tensor.kind, TensorKind::Wq | TensorKind::Wk) && tensor.layer == Some(0), RAM.take())?;
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::CopiesTooLarge`], with the bytes that are needed; the model stays as it was.
+    #[cfg(feature = "files")]
+    pub fn copy_to_ram<M: Memory + ?Sized>(&mut self, chosen: impl Fn(&TensorSpec) -> bool, memory: &'a mut M) -> Result<(), Error> {
+        self.network.copy_to_ram(chosen, memory.words())
     }
 
     /// The network.

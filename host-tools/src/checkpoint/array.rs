@@ -31,9 +31,6 @@ enum Values {
     Joined { axis: usize, parts: Vec<Array> },
     /// The rows (along axis 0) of another array in another order within each head.
     Reordered { order: RowOrder, head_dim: u32, inner: Box<Array> },
-    /// Elements `first`.. of another array.
-    #[allow(dead_code, reason = "readers of other formats come to it")]
-    From { first: u64, inner: Box<Array> },
 }
 
 /// Where row `2i + b` (b: 0 or 1) of a head lies.
@@ -151,23 +148,6 @@ impl Array {
         Ok(Self { name: self.name.clone(), dims: self.dims, values: Values::Reordered { order, head_dim, inner: Box::new(self) } })
     }
 
-    /// Rows `rows` (along axis 0), the first counted, the last not.
-    ///
-    /// # Errors
-    /// [`Class::Mismatch`](crate::error::Class::Mismatch) where there are no such rows.
-    #[allow(dead_code, reason = "readers of other formats come to it")]
-    pub(super) fn rows(self, rows: Range<u32>) -> Result<Self> {
-        let mut sizes = self.dims.padded();
-        let [all, ..] = sizes;
-        if rows.is_empty() || rows.end > all {
-            return Err(Error::mismatch(format!("{} has {all} rows, not rows {} to {}", self.name, rows.start, rows.end)));
-        }
-        sizes[0] = rows.end - rows.start;
-        let dims = Dims::new(0, self.dims.rank(), sizes).map_err(|error| Error::mismatch(format!("{}: {error}", self.name)))?;
-        let first = u64::from(rows.start) * inner_len(self.dims, 0);
-        Ok(Self { name: self.name.clone(), dims, values: Values::From { first, inner: Box::new(self) } })
-    }
-
     /// The same values under another name.
     pub(super) fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
@@ -178,7 +158,7 @@ impl Array {
         match &self.values {
             Values::Whole { encoding, .. } | Values::Strided { encoding, .. } => Some(*encoding),
             Values::Joined { parts, .. } => parts.first()?.encoding(),
-            Values::Reordered { inner, .. } | Values::From { inner, .. } => inner.encoding(),
+            Values::Reordered { inner, .. } => inner.encoding(),
         }
     }
 
@@ -230,7 +210,7 @@ impl Array {
                 each(*file, last.and_then(|end| encoding.bytes(*first..end)))
             }
             Values::Joined { parts, .. } => parts.iter().try_for_each(|part| part.each_span(each)),
-            Values::Reordered { inner, .. } | Values::From { inner, .. } => inner.each_span(each),
+            Values::Reordered { inner, .. } => inner.each_span(each),
         }
     }
 
@@ -277,7 +257,6 @@ impl Array {
                     inner.read(files, source * row + start % row, out)
                 })
             }
-            Values::From { first, inner } => inner.read(files, first + start, out),
         }
     }
 
@@ -301,7 +280,6 @@ impl Array {
                 let source = order.source(start / row, u64::from(*head_dim));
                 inner.step(files, source * row + start % row, len).filter(|_| len <= row - start % row)
             }
-            Values::From { first, inner } => inner.step(files, first.checked_add(start)?, len),
         }
     }
 

@@ -63,6 +63,7 @@ fn class_and_advice(error: &FormatError) -> (Class, &'static str) {
         FormatError::NoPrompt => (Class::Request, "give a prompt, or a token to begin with"),
         FormatError::ArenaTooSmall { .. }
         | FormatError::BankTooSmall { .. }
+        | FormatError::CopiesTooLarge { .. }
         | FormatError::ScratchTooSmall { .. }
         | FormatError::TooLargeForTarget { .. }
         | FormatError::Sampling { .. }

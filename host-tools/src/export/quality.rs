@@ -3,19 +3,18 @@
 use super::run::Watch;
 use super::{Format, Options, Phase, Progress};
 use crate::checkpoint::Checkpoint;
-use crate::compare::{Divergence, Meter};
+use crate::compare::{Divergence, Meter, windows};
 use crate::decode::{Cpu, CpuOptions, Decoder, Loaded};
 use crate::error::{Class, Error, Result};
 use dmexp::Sampler;
 use dmexp::tokenizer::Tokenizer;
 use dmexp_format::{DType, KvDType};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// At most this many windows of the text, evenly spaced.
-const WINDOWS: usize = 16;
+const WINDOWS: u32 = 16;
 /// Bytes of a window.
-const WINDOW: usize = 256;
+const WINDOW: u32 = 256;
 
 /// How the exported file compares with its source in f32, teacher-forced on a text.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +59,7 @@ pub(super) fn measure(
     super::run::run_watched(checkpoint, &reference, watch)?;
     let reference = Loaded::open(&reference.out)?;
 
-    let tokens = windows(&text).into_iter().map(|window| encode(reference.model()?.tokenizer(), text.get(window).unwrap_or_default()));
+    let tokens = windows(&text, WINDOWS, WINDOW).into_iter().map(|window| encode(reference.model()?.tokenizer(), window));
     let mut tokens = tokens.collect::<Result<Vec<_>>>().map_err(|error| error.in_file(path))?;
     let longest = exported.model()?.network().config().max_seq_len;
     for tokens in &mut tokens {
@@ -109,35 +108,4 @@ fn rows(loaded: &Loaded, options: &CpuOptions<'_>, tokens: &[u32], each: &mut dy
 /// The tokens of a window, which is taken as the beginning of a text.
 fn encode(tokenizer: &Tokenizer<'_>, text: &[u8]) -> Result<Vec<u32>> {
     Ok(crate::text::encode(tokenizer, text, true)?)
-}
-
-/// Windows of the text, evenly spaced from its beginning to its end, cut where characters begin.
-fn windows(text: &[u8]) -> Vec<Range<usize>> {
-    let count = text.len().div_ceil(WINDOW).clamp(1, WINDOWS);
-    let last = text.len().saturating_sub(WINDOW);
-    let on_character = |mut at: usize| {
-        while text.get(at).is_some_and(|byte| byte & 0xc0 == 0x80) {
-            at += 1;
-        }
-        at
-    };
-    let start = |number: usize| if count == 1 { 0 } else { last * number / (count - 1) };
-    (0..count).map(|number| on_character(start(number))..on_character((start(number) + WINDOW).min(text.len()))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::windows;
-
-    #[test]
-    fn windows_cover_short_texts_and_are_spread_over_long_ones() {
-        assert_eq!(windows(b"").as_slice(), std::slice::from_ref(&(0..0)));
-        assert_eq!(windows(b"abc").as_slice(), std::slice::from_ref(&(0..3)));
-        assert_eq!(windows(&[b'a'; 300]), [0..256, 44..300]);
-        let long = windows(&vec![b'a'; 100_000]);
-        assert_eq!((long.len(), long[0].clone(), long[15].clone()), (16, 0..256, 99_744..100_000));
-        // Characters of three bytes: no window begins or ends within one.
-        let text = "\u{20ac}".repeat(1000);
-        assert!(windows(text.as_bytes()).iter().all(|window| text.get(window.clone()).is_some()));
-    }
 }

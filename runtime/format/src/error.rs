@@ -249,6 +249,13 @@ pub enum Error {
         /// Bytes given.
         found: u64,
     },
+    /// The memory given for copies of tensors is too small.
+    CopiesTooLarge {
+        /// Bytes needed: a word for each tensor of the model, and the tensors chosen.
+        needed: u64,
+        /// Bytes given.
+        found: u64,
+    },
     /// The context asked for is 0 or more than the model was trained for.
     Context {
         /// Positions asked for.

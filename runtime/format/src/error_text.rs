@@ -127,6 +127,9 @@ impl fmt::Display for Error {
             }
             Self::IndexMismatch { offset } => write!(f, "the index is not what the header derives to, from byte {offset} of the index"),
             Self::ArenaTooSmall { needed, found } => write!(f, "the arena needs {needed} bytes, it has {found}"),
+            Self::CopiesTooLarge { needed, found } => {
+                write!(f, "copies of the tensors chosen need {needed} bytes, the memory for them has {found}")
+            }
             Self::Context { found, allowed } => write!(f, "a context of {found} positions; the model allows 1 to {allowed}"),
             Self::ContextFull { context } => write!(f, "all {context} positions of the context are used"),
             Self::PromptTooLong { tokens, room } => write!(f, "the prompt has {tokens} tokens, the context has room for {room}"),

@@ -94,25 +94,7 @@ const fn max(a: u32, b: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::llama::RopeLayout;
-
-    /// stories260K.
-    const STORIES: LlamaConfig = LlamaConfig {
-        dim: 64,
-        hidden_dim: 172,
-        n_layers: 5,
-        n_heads: 8,
-        n_kv_heads: 4,
-        head_dim: 8,
-        vocab_size: 512,
-        max_seq_len: 512,
-        norm_eps: 1e-5,
-        rope_layout: RopeLayout::Interleaved,
-        attention_factor: 1.0,
-        tied_embeddings: true,
-        qkv_bias: false,
-        sliding_window: 0,
-    };
+    use crate::arch::llama::tests::CONFIG as STORIES;
 
     #[test]
     fn a_cache_in_8_bits_has_a_scale_a_head_and_position() {

@@ -144,6 +144,11 @@ impl<'a> TensorView<'a> {
         Ok(Self { dtype, group, dims, bytes })
     }
 
+    /// The same tensor at another place: `bytes` is a copy of its bytes. `None` where they are not as many.
+    pub const fn moved(&self, bytes: &'a [u8]) -> Option<Self> {
+        if bytes.len() == self.bytes.len() { Some(Self { bytes, ..*self }) } else { None }
+    }
+
     /// [`TensorView::grouped`] of what was compared before.
     pub(crate) const fn of_checked(dtype: DType, dims: Dims, group: u32, bytes: &'a [u8]) -> Self {
         Self { dtype, group, dims, bytes }

@@ -3,9 +3,13 @@
 //! Read it from top to bottom: where the weights are, what a session keeps in memory, the step. The arithmetic is that of docs/format/arithmetic.md; the
 //! model is that of Touvron et al. (2023), with grouped key/value heads (Ainslie et al., 2023), rotary positions (Su et al., 2021), RMS norms and a gated feed-forward network.
 
+#[cfg(feature = "files")]
+use super::copies::Copies;
 use crate::arena::{Carve, banks};
 #[cfg(feature = "files")]
 use crate::format::DType;
+#[cfg(feature = "files")]
+use crate::format::arch::llama::TensorSpec;
 use crate::format::arch::llama::{LlamaConfig, TensorKind};
 #[cfg(feature = "files")]
 use crate::format::arch::llama_tensors::check_tensors;
@@ -22,11 +26,14 @@ use crate::ops::matvec::{add_vector, matvec, widen_row};
 use crate::ops::norm::rmsnorm;
 use crate::ops::rope::{rotate, rotation};
 
-/// A model's weights, where they lie. Nothing is copied, and no step can fail on the file's account.
+/// A model's weights, where they lie. Nothing is copied unless it was asked for, and no step can fail on the file's account.
 #[derive(Clone, Copy, Debug)]
 pub struct Llama<'a> {
     config: LlamaConfig,
     weights: Weights<'a>,
+    /// Those that lie elsewhere too, and are read there.
+    #[cfg(feature = "files")]
+    copies: Copies<'a>,
 }
 
 /// Where tensor `n` of the file's order is.
@@ -88,14 +95,39 @@ impl<'a> Llama<'a> {
             #[cfg(not(feature = "toml"))]
             None => Weights::Table(&[]),
         };
-        Ok(Self { config, weights })
+        Ok(Self { config, weights, copies: Copies::NONE })
+    }
+
+    /// As [`Model::ram_len`](crate::Model::ram_len).
+    pub(crate) fn ram_len(&self, chosen: impl Fn(&TensorSpec) -> bool) -> u64 {
+        Copies::words_for(self.config.weight_tensors(), self.originals(chosen)).saturating_mul(size_of::<u32>() as u64)
+    }
+
+    /// As [`Model::copy_to_ram`](crate::Model::copy_to_ram).
+    pub(crate) fn copy_to_ram(&mut self, chosen: impl Fn(&TensorSpec) -> bool, memory: &'a mut [u32]) -> Result<(), Error> {
+        self.copies = Copies::make(self.config.weight_tensors(), self.originals(chosen), memory)?;
+        Ok(())
+    }
+
+    /// The tensors that `chosen` says yes to, by their numbers, where the file has them.
+    fn originals(&self, chosen: impl Fn(&TensorSpec) -> bool) -> impl Fn(u32) -> Option<TensorView<'a>> {
+        let model = Self { copies: Copies::NONE, ..*self };
+        move |number| {
+            let spec = model.config.tensor(number).filter(&chosen)?;
+            Some(*model.tensor(spec.kind, spec.layer.unwrap_or(0), &mut None))
+        }
     }
 }
 
 impl<'a> Llama<'a> {
     /// The weights in a table in the order of [`LlamaConfig::tensor`]: what `include_model!` writes after it has checked the file.
     pub const fn from_table(config: LlamaConfig, table: &'a [TensorView<'a>]) -> Self {
-        Self { config, weights: Weights::Table(table) }
+        Self {
+            config,
+            weights: Weights::Table(table),
+            #[cfg(feature = "files")]
+            copies: Copies::NONE,
+        }
     }
 
     /// The model's configuration.
@@ -113,19 +145,22 @@ impl<'a> Llama<'a> {
         }
     }
 
-    /// The bytes of tensor `number` of the file's order, where they lie.
+    /// The bytes of tensor `number` of the file's order, where they are read.
     #[cfg(feature = "probe")]
     pub(crate) fn tensor_bytes(&self, number: u32) -> Option<&'a [u8]> {
-        match self.weights {
-            Weights::Table(table) => table.get(number as usize).map(TensorView::bytes),
+        let view = match self.weights {
+            Weights::Table(table) => *table.get(number as usize)?,
             #[cfg(feature = "files")]
-            Weights::Indexed(tensors) => tensors.tensor(number).map(|view| view.bytes()),
+            Weights::Indexed(tensors) => tensors.tensor(number)?,
             #[cfg(feature = "toml")]
-            Weights::Packed(..) => None,
-        }
+            Weights::Packed(..) => return None,
+        };
+        #[cfg(feature = "files")]
+        let view = self.copies.find(number, &view).unwrap_or(view);
+        Some(view.bytes())
     }
 
-    /// Where the tensor is: in the table, or in `place` when it had to be looked for.
+    /// Where the tensor is: in the table, or in `place` when it had to be looked for or was copied.
     #[cfg_attr(not(feature = "files"), allow(unused_variables, clippy::needless_return, reason = "a table needs no place"))]
     fn tensor<'t>(&self, kind: TensorKind, layer: u32, place: &'t mut Option<TensorView<'a>>) -> &'t TensorView<'a>
     where
@@ -133,14 +168,27 @@ impl<'a> Llama<'a> {
     {
         let number = self.config.tensor_number(kind, layer);
         match self.weights {
-            Weights::Table(table) => return table.get(number as usize).unwrap_or(&TensorView::EMPTY),
+            Weights::Table(table) => {
+                let view = table.get(number as usize).unwrap_or(&TensorView::EMPTY);
+                #[cfg(feature = "files")]
+                if let Some(copy) = self.copies.find(number, view) {
+                    return place.insert(copy);
+                }
+                return view;
+            }
             #[cfg(feature = "files")]
             Weights::Indexed(tensors) => *place = tensors.tensor(number),
             #[cfg(feature = "toml")]
             Weights::Packed(file, dtype) => *place = self.packed(file.payload(), dtype, kind, layer),
         }
         #[cfg(feature = "files")]
-        place.as_ref().unwrap_or(&TensorView::EMPTY)
+        {
+            let view = place.get_or_insert(TensorView::EMPTY);
+            if let Some(copy) = self.copies.find(number, view) {
+                *view = copy;
+            }
+            view
+        }
     }
 
     #[cfg(feature = "toml")]

@@ -1,4 +1,6 @@
 //! The networks, one file an architecture: bind names to tensors once, then step.
 
+#[cfg(all(feature = "llama", feature = "files"))]
+mod copies;
 #[cfg(feature = "llama")]
 pub mod llama;

@@ -107,18 +107,6 @@ fn rows_of_heads_are_reordered_and_back() {
 }
 
 #[test]
-fn rows_are_cut_out_of_anything() {
-    let files = counting(40);
-    let whole = Array::whole("w", Dims::matrix(4, 2), 0, F32).interleave_halves(4).unwrap();
-    let middle = whole.clone().rows(1..3).unwrap().named("middle");
-    assert_eq!((middle.name.as_str(), middle.dims, middle.encoding()), ("middle", Dims::matrix(2, 2), Some(F32)));
-    assert_eq!(numbers(&values(&middle, &files)), [4, 5, 2, 3]);
-    for rows in [0..0, 3..5, 5..6] {
-        assert_eq!(whole.clone().rows(rows).unwrap_err().class(), Class::Mismatch);
-    }
-}
-
-#[test]
 fn arrays_past_the_end_of_their_file_are_refused_by_name() {
     let files = counting(4);
     let strided = |first, strides: &[u64]| Array::strided("far", Dims::matrix(2, 2), 0, F32, first, strides).unwrap();

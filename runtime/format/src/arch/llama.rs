@@ -460,4 +460,4 @@ impl fmt::Display for TensorSpec {
 
 #[cfg(test)]
 #[path = "llama_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -2,7 +2,8 @@
 
 use super::*;
 
-const CONFIG: LlamaConfig = LlamaConfig {
+/// stories260K.
+pub(crate) const CONFIG: LlamaConfig = LlamaConfig {
     dim: 64,
     hidden_dim: 172,
     n_layers: 5,
