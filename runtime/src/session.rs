@@ -413,6 +413,12 @@ impl<'a> Session<'a> {
             self.finish();
             return Ok(Some(Step::Prompt { token: fed }));
         }
+        self.choose(fed).map(Some)
+    }
+
+    /// Computes the logits after `fed`, the last token known, and chooses the next. Out of line: layers, which are deeper, do without its stack.
+    #[inline(never)]
+    fn choose(&mut self, fed: u32) -> Result<Step<'a>, Error> {
         self.compute_logits()?;
         let recent = self.state.tokens.get(..self.position as usize).unwrap_or(&[]);
         let (logits, order) = State::split_logits(self.state.shared, self.model.network.config().vocab_size);
@@ -420,13 +426,13 @@ impl<'a> Session<'a> {
         // A second begin-of-text means that the model begins another text: this one is over, as llama2.c sees it too.
         let ends = self.model.tokenizer.ends_text(token) || token == self.model.tokenizer.facts().bos;
         if ends && !self.ignore_end_of_text {
-            return Ok(Some(self.end(StopReason::EndOfText(token))));
+            return Ok(self.end(StopReason::EndOfText(token)));
         }
         if let Some(place) = self.state.tokens.get_mut(self.known as usize) {
             *place = token;
             self.known += 1;
         }
-        Ok(Some(Step::Token { token, text: self.model.tokenizer.decode(fed, token) }))
+        Ok(Step::Token { token, text: self.model.tokenizer.decode(fed, token) })
     }
 
     /// Feeds all known tokens and returns the logits after the last, [`vocab_size`](crate::format::arch::llama::LlamaConfig::vocab_size) of

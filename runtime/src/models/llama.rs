@@ -277,6 +277,7 @@ impl Llama<'_> {
     /// Begins a step: the residual stream is the embedding of `token`, and the rotation that of `position`.
     ///
     /// The caller has checked that `token` is in the vocabulary and `position` in the context.
+    #[inline(never)]
     pub(crate) fn embed(&self, state: &mut State<'_>, token: u32, position: u32) {
         widen_row(state.x, self.tensor(TensorKind::TokEmbeddings, 0, &mut None), token as usize);
         rotation(state.cos, state.sin, state.inv_freq, position, self.config.attention_factor);
@@ -285,23 +286,23 @@ impl Llama<'_> {
     /// One layer of the step that [`Llama::embed`] began: keys and values are stored, and attention and feed-forward network are added to the residual stream.
     ///
     /// The caller gives all layers in order. After the last the stream holds what [`Llama::logits`] turns into logits.
-    #[inline(never)]
     pub(crate) fn layer(&self, state: &mut State<'_>, layer: u32, position: u32) {
-        let config = &self.config;
-        let (q_dim, kv_dim) = (config.q_dim() as usize, config.kv_dim() as usize);
-        let head_dim = config.head_dim as usize;
-        let first = match config.sliding_window {
-            0 => 0,
-            window => (position + 1).saturating_sub(window),
-        };
-        let heads = Heads { n_heads: config.n_heads as usize, n_kv_heads: config.n_kv_heads as usize, head_dim };
+        // Each part has a frame of its own, for the deepest stack is that of attention.
+        self.project_heads(state, layer, position);
+        self.attend(state, layer, position);
+        self.feed_forward(state, layer);
+    }
 
-        // Attention.
+    /// The normed stream becomes queries, keys and values; the latter two are stored.
+    #[inline(never)]
+    fn project_heads(&self, state: &mut State<'_>, layer: u32, position: u32) {
+        let config = &self.config;
+        let head_dim = config.head_dim as usize;
         let (normed, _) = split(state.xb, config.dim as usize);
         self.norm(normed, TensorKind::AttentionNorm, layer, state.x);
-        let (q, rest) = split(state.shared, q_dim);
-        let (k, rest) = split(rest, kv_dim);
-        let (v, scratch) = split(rest, kv_dim);
+        let (q, rest) = split(state.shared, config.q_dim() as usize);
+        let (k, rest) = split(rest, config.kv_dim() as usize);
+        let (v, scratch) = split(rest, config.kv_dim() as usize);
         let mut input = Activation::new(normed, scratch);
         self.project(q, TensorKind::Wq, layer, &mut input);
         self.project(k, TensorKind::Wk, layer, &mut input);
@@ -314,15 +315,32 @@ impl Llama<'_> {
         rotate(q, head_dim, state.cos, state.sin, config.rope_layout);
         rotate(k, head_dim, state.cos, state.sin, config.rope_layout);
         state.kv.store(layer as usize, position as usize, k, v);
-        let (attended, _) = split(state.xb, q_dim);
-        let (lanes, scores) = split(scratch, 8 * head_dim);
+    }
+
+    /// Attention of the queries that [`Llama::project_heads`] left, projected and added to the stream.
+    #[inline(never)]
+    fn attend(&self, state: &mut State<'_>, layer: u32, position: u32) {
+        let config = &self.config;
+        let heads = Heads { n_heads: config.n_heads as usize, n_kv_heads: config.n_kv_heads as usize, head_dim: config.head_dim as usize };
+        let first = match config.sliding_window {
+            0 => 0,
+            window => (position + 1).saturating_sub(window),
+        };
+        let (attended, _) = split(state.xb, config.q_dim() as usize);
+        let (q, rest) = split(state.shared, config.q_dim() as usize);
+        let (_, scratch) = split(rest, 2 * config.kv_dim() as usize);
+        let (lanes, scores) = split(scratch, 8 * heads.head_dim);
         let (keys, values) = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
         attention(attended, q, keys, values, heads, (first as usize, position as usize), scores, lanes);
         let (projected, scratch) = split(state.shared, config.dim as usize);
         self.project(projected, TensorKind::Wo, layer, &mut Activation::new(attended, scratch));
         add(state.x, projected);
+    }
 
-        // Feed-forward network.
+    /// The feed-forward network of the normed stream, added to the stream.
+    #[inline(never)]
+    fn feed_forward(&self, state: &mut State<'_>, layer: u32) {
+        let config = &self.config;
         let (normed, _) = split(state.xb, config.dim as usize);
         self.norm(normed, TensorKind::FfnNorm, layer, state.x);
         let (hidden, rest) = split(state.shared, config.hidden_dim as usize);

@@ -41,7 +41,6 @@ pub fn attention(
     lanes: &mut [f32],
 ) {
     let Heads { n_heads, n_kv_heads, head_dim } = heads;
-    let stride = n_kv_heads.saturating_mul(head_dim);
     let aligned = first & !7;
     let end = last.saturating_add(1);
     let group = n_heads.checked_div(n_kv_heads).unwrap_or(0);
@@ -49,18 +48,17 @@ pub fn attention(
         out.fill(0.0);
         return;
     }
+    let mut head = KvHead { n_kv_heads, head: 0, head_dim };
+    let positions = (first, end);
     let (Some(keys), Some(values), Some(scores), Some(lanes)) = (
-        rows_of(keys, first, end, stride, n_kv_heads),
-        rows_of(values, first, end, stride, n_kv_heads),
+        &prepared(&keys, positions, head),
+        &prepared(&values, positions, head),
         scores.get_mut(aligned..end),
         lanes.get_mut(..head_dim.saturating_mul(8)),
     ) else {
         out.fill(0.0);
         return;
     };
-    let mut head = KvHead { n_kv_heads, head: 0, head_dim };
-    let count = end.saturating_sub(first);
-    let (keys, values) = (chip::prepare(keys, count, head), chip::prepare(values, count, head));
     let scale = 1.0 / sqrt(head_dim as f32);
     let skipped = first & 7;
     let mut in_group = 0;
@@ -68,13 +66,13 @@ pub fn attention(
         // Positions before the window add +0 to their lanes, which changes no bit: so the sum may begin at a multiple of 8.
         if let Some((before, scores)) = scores.split_at_mut_checked(skipped) {
             before.fill(0.0);
-            let largest = chip::scores(scores, q, &keys, head, scale, lanes);
+            let largest = chip::scores(scores, q, keys, head, scale, lanes);
             chip::exp_minus(scores, largest);
         }
         let total = sum8(scores);
         if let Some((_, weights)) = scores.split_at_mut_checked(skipped) {
             chip::divide(weights, total);
-            chip::mix(out, weights, &values, head, skipped, lanes);
+            chip::mix(out, weights, values, head, skipped, lanes);
         }
         in_group += 1;
         if in_group == group {
@@ -84,10 +82,12 @@ pub fn attention(
     }
 }
 
-/// The rows of positions `first..end`.
-fn rows_of(rows: KvRows<'_>, first: usize, end: usize, stride: usize, n_kv_heads: usize) -> Option<KvRows<'_>> {
+/// The rows of positions `first..end`, as the kernels take them.
+#[inline(never)]
+fn prepared<'a>(rows: &KvRows<'a>, (first, end): (usize, usize), head: KvHead) -> Option<chip::Prepared<'a>> {
+    let (stride, n_kv_heads) = (head.stride(), head.n_kv_heads);
     let elements = first.checked_mul(stride)?..end.checked_mul(stride)?;
-    Some(match rows {
+    let rows = match *rows {
         KvRows::F32(rows) if is_built(KvDType::F32) => KvRows::F32(rows.get(elements)?),
         KvRows::F16(rows) if is_built(KvDType::F16) => KvRows::F16(rows.get(elements)?),
         KvRows::Q8(rows) if is_built(KvDType::Q8) => KvRows::Q8(IntegerRows {
@@ -95,7 +95,8 @@ fn rows_of(rows: KvRows<'_>, first: usize, end: usize, stride: usize, n_kv_heads
             scales: rows.scales.get(first.checked_mul(n_kv_heads)?..end.checked_mul(n_kv_heads)?)?,
         }),
         _ => return None,
-    })
+    };
+    Some(chip::prepare(rows, end.saturating_sub(first), head))
 }
 
 #[cfg(test)]

@@ -31,14 +31,14 @@ pub(crate) struct KvHead {
 }
 
 impl KvHead {
-    /// Elements from one row to the next.
+    /// Elements from one row to the next. `attention` compared all heads together with a slice, so neither this product nor the next is too large.
     pub(crate) fn stride(self) -> usize {
-        self.n_kv_heads.saturating_mul(self.head_dim)
+        self.n_kv_heads.wrapping_mul(self.head_dim)
     }
 
     /// Elements before the head in a row.
     pub(crate) fn offset(self) -> usize {
-        self.head.saturating_mul(self.head_dim)
+        self.head.wrapping_mul(self.head_dim)
     }
 }
 

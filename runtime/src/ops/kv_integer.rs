@@ -45,24 +45,41 @@ pub(crate) fn scores(scores: &mut [f32], q: &[f32], keys: IntegerRows<'_>, place
     let (stride, offset) = (place.stride(), place.offset());
     let Some(codes) = bytemuck::cast_slice_mut::<f32, i16>(scratch).get_mut(..q.len()).filter(|_| stride > 0) else { return largest };
     let q_scale = quantise(codes, q);
-    let rows = parts(keys.codes, stride).zip(parts(keys.scales, place.n_kv_heads));
-    for (score, (row, scales)) in scores.iter_mut().zip(rows) {
-        let row = row.get(offset..).unwrap_or(&[]);
-        let k_scale = chip::widen_f16(scales.get(place.head).copied().unwrap_or(0));
-        *score = (convert::from_i64(dot(codes, row)) * (q_scale * k_scale)) * scale;
+    // What is left of the cache: from the head's part of the next row, and from its scale, on.
+    let (mut rows, mut scales) = (keys.codes.get(offset..).unwrap_or(&[]), keys.scales.get(place.head..).unwrap_or(&[]));
+    for score in scores {
+        let k_scale = chip::widen_f16(scales.first().copied().unwrap_or(0));
+        *score = (dot(codes, rows) * (q_scale * k_scale)) * scale;
         if *score > largest {
             largest = *score;
         }
+        rows = rows.get(stride..).unwrap_or(&[]);
+        scales = scales.get(place.n_kv_heads..).unwrap_or(&[]);
     }
     largest
 }
 
-/// The sum of the products, exact: heads may be longer than 32 bits allow.
-fn dot(q: &[i16], k: &[i8]) -> i64 {
-    parts(q, EXACT_IN_32_BITS).zip(parts(k, EXACT_IN_32_BITS)).fold(0, |sum, (q, k)| {
-        let part = q.iter().zip(k).fold(0i32, |sum, (q, k)| sum.wrapping_add(i32::from(*q).wrapping_mul(i32::from(*k))));
-        sum.wrapping_add(i64::from(part))
-    })
+/// The sum of the products, exact until it becomes a float: heads may be longer than 32 bits allow, but seldom are.
+fn dot(q: &[i16], k: &[i8]) -> f32 {
+    if q.len() <= EXACT_IN_32_BITS {
+        return short_dot(q, k) as f32;
+    }
+    let parts = parts(q, EXACT_IN_32_BITS).zip(parts(k, EXACT_IN_32_BITS));
+    convert::from_i64(parts.fold(0, |sum, (q, k)| sum.wrapping_add(i64::from(short_dot(q, k)))))
+}
+
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "compiled into the loop over positions")]
+fn short_dot(q: &[i16], k: &[i8]) -> i32 {
+    let product = |q: i16, k: i8| i32::from(q).wrapping_mul(i32::from(k));
+    let (fours, rest) = q.as_chunks::<4>();
+    let (k, k_rest) = k.split_at_checked(q.len().wrapping_sub(rest.len())).unwrap_or((k, &[]));
+    let mut sum = 0i32;
+    for ([q0, q1, q2, q3], [k0, k1, k2, k3]) in fours.iter().zip(k.as_chunks::<4>().0) {
+        sum = sum.wrapping_add(product(*q0, *k0)).wrapping_add(product(*q1, *k1));
+        sum = sum.wrapping_add(product(*q2, *k2)).wrapping_add(product(*q3, *k3));
+    }
+    rest.iter().zip(k_rest).fold(sum, |sum, (q, k)| sum.wrapping_add(product(*q, *k)))
 }
 
 /// `out[j] = f32(sum over t of u_code[t] * v_code[t][j]) * u_scale`, u[t] = weights[t] * `v_scale`[t] quantised over t like an activation vector; the first row of `values` belongs to the first
@@ -73,8 +90,10 @@ pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: IntegerRows<'_>,
     if stride == 0 {
         return;
     }
-    for (weight, scales) in weights.iter_mut().zip(parts(values.scales, place.n_kv_heads)) {
-        *weight *= chip::widen_f16(scales.get(place.head).copied().unwrap_or(0));
+    let mut scales = values.scales.get(place.head..).unwrap_or(&[]);
+    for weight in weights.iter_mut() {
+        *weight *= chip::widen_f16(scales.first().copied().unwrap_or(0));
+        scales = scales.get(place.n_kv_heads..).unwrap_or(&[]);
     }
     let largest = chip::largest_magnitude(weights);
     let inverse = ACTIVATION_LIMIT as f32 / largest;
@@ -91,31 +110,29 @@ pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: IntegerRows<'_>,
             0
         };
     }
-    let mut column = offset;
-    for block in out.chunks_mut(COLUMNS) {
-        for (y, sum) in block.iter_mut().zip(columns(codes, values.codes, stride, column)) {
-            *y = convert::from_i64(sum) * u_scale;
-        }
-        column = column.saturating_add(COLUMNS);
+    for (place, y) in (offset..).zip(out) {
+        let column = values.codes.get(place..).unwrap_or(&[]);
+        *y = if codes.len() <= EXACT_IN_32_BITS { short_sum(codes, column, stride) as f32 } else { long_sum(codes, column, stride) }
+            * u_scale;
     }
 }
 
-/// Columns that are summed at a time.
-const COLUMNS: usize = 4;
-
-/// The weighted sums of neighbouring columns from `column` on, as far as rows go.
-fn columns(weights: &[i32], rows: &[i8], stride: usize, column: usize) -> [i64; COLUMNS] {
-    let mut sums = [0i64; COLUMNS];
-    for (weights, rows) in parts(weights, EXACT_IN_32_BITS).zip(parts(rows, stride.saturating_mul(EXACT_IN_32_BITS))) {
-        let mut part = [0i32; COLUMNS];
-        for (weight, row) in weights.iter().zip(parts(rows, stride)) {
-            for (sum, value) in part.iter_mut().zip(row.get(column..).unwrap_or(&[])) {
-                *sum = sum.wrapping_add(weight.wrapping_mul(i32::from(*value)));
-            }
-        }
-        for (sum, part) in sums.iter_mut().zip(part) {
-            *sum = sum.wrapping_add(i64::from(part));
-        }
+/// The weighted sum of a column: of every `stride`th value.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a loop of ten instructions")]
+fn short_sum(weights: &[i32], column: &[i8], stride: usize) -> i32 {
+    let (mut sum, mut place) = (0i32, 0usize);
+    for weight in weights {
+        sum = sum.wrapping_add(weight.wrapping_mul(i32::from(column.get(place).copied().unwrap_or(0))));
+        place = place.wrapping_add(stride);
     }
-    sums
+    sum
+}
+
+/// The same for more rows than 32 bits hold the sums of.
+#[cold]
+#[inline(never)]
+fn long_sum(weights: &[i32], column: &[i8], stride: usize) -> f32 {
+    let parts = parts(weights, EXACT_IN_32_BITS).zip(parts(column, stride.saturating_mul(EXACT_IN_32_BITS)));
+    convert::from_i64(parts.fold(0, |sum, (weights, column)| sum.wrapping_add(i64::from(short_sum(weights, column, stride)))))
 }

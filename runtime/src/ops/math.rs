@@ -28,7 +28,8 @@ pub(crate) const EXP_HIGHEST: f32 = f32::from_bits(0x42b1_7217);
 #[allow(clippy::inline_always, reason = "loops over it vectorise only when it is inlined; a chip has no vectors, but little flash")]
 pub fn exp(x: f32) -> f32 {
     let shifted = x * LOG2_E + MAGIC;
-    let n = shifted - MAGIC;
+    // The same number, where the result counts; a subroutine for the conversion is shorter than one for the difference, which loses most of its digits.
+    let n = if chip::SOFT_FLOAT { shifted.to_bits().wrapping_sub(MAGIC.to_bits()) as i32 as f32 } else { shifted - MAGIC };
     let r = x - n * LN2_HIGH;
     let r = r - n * LN2_LOW;
     let [c3, c4, c5, c6] = EXP;
@@ -40,6 +41,10 @@ pub fn exp(x: f32) -> f32 {
     let p = p * r + 1.0;
     // n is in the low bits of `shifted`; those above fall out of the shift. p is below 1 only where r < 0, so within the range no exponent leaves 1..=254.
     let scaled = f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23));
+    // One comparison of integers where three of floats may be subroutines: the lowest `x` is nearer to zero than the highest. (Loops of hosts are better off without a branch.)
+    if chip::SOFT_FLOAT && x.to_bits() << 1 <= EXP_LOWEST.to_bits() << 1 {
+        return scaled;
+    }
     let result = if x > EXP_HIGHEST { f32::INFINITY } else { scaled };
     let result = if x < EXP_LOWEST { 0.0 } else { result };
     if x.is_nan() { x } else { result }

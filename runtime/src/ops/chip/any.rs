@@ -54,7 +54,10 @@ pub(crate) fn narrow_f16(to: &mut [u16], from: &[f32]) {
 }
 
 /// Keys or values as the kernels take them: here as they are.
-pub(crate) fn prepare(rows: KvRows<'_>, _: usize, _: KvHead) -> KvRows<'_> {
+pub(crate) type Prepared<'a> = KvRows<'a>;
+
+/// Keys or values as the kernels take them.
+pub(crate) fn prepare(rows: KvRows<'_>, _: usize, _: KvHead) -> Prepared<'_> {
     rows
 }
 

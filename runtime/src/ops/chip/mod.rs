@@ -8,6 +8,12 @@
 
 #![allow(unsafe_code, reason = "the one place for it: every block says why it is sound")]
 
+/// Whether floats are computed by subroutines: integers are then the cheaper way to the same bits.
+pub(crate) const SOFT_FLOAT: bool = cfg!(all(
+    target_os = "none",
+    any(all(target_arch = "arm", not(target_abi = "eabihf")), all(target_arch = "riscv32", not(target_feature = "f")))
+));
+
 #[cfg(not(all(target_arch = "arm", target_os = "none", target_abi = "eabihf")))]
 mod any;
 #[cfg(not(all(target_arch = "arm", target_os = "none", target_abi = "eabihf")))]

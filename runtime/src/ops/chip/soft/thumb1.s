@@ -37,34 +37,24 @@ __aeabi_fadd:
     cmp r3, #25
     bhi 8f
     push {r4, r5, lr}
-    @ r2: sign and exponent of the result; r0, r1: 24 digits each with 7 places after them; r5: the signs' difference
+    @ r2: sign and exponent of the result; r0, r1: 24 digits each with 7 places after them, b's shifted by the difference r3
     lsrs r2, r0, #23
-    mov r5, r0
-    eors r5, r1
     movs r4, #1
     lsls r4, r4, #31
+    mov r5, r0
+    eors r5, r1
+    bmi 3f
     lsls r0, r0, #8
     orrs r0, r4
     lsrs r0, r0, #1
     lsls r1, r1, #8
     orrs r1, r4
     lsrs r1, r1, #1
-    @ b is shifted by the difference r3; what falls out is kept as one digit.
-    mov r12, r5
-    mov r4, r1
+    mov r12, r1
     lsrs r1, r3
-    movs r5, #32
-    subs r5, r3
-    lsls r4, r5
-    subs r5, r4, #1
-    sbcs r4, r5
-    orrs r1, r4
-    mov r5, r12
-    tst r5, r5
-    bmi 3f
     adds r0, r1
     bmi 5f
-2:  @ The leading digit, in bit 30, adds 1 to the exponent. A half and more rounds up, a tie (which alone overflows when negated) to even.
+    @ The leading digit, in bit 30, adds 1 to the exponent. A half and more rounds up; what looks like a tie (which alone overflows when negated) goes to 6.
     subs r2, #1
     lsls r2, r2, #23
     lsls r4, r0, #25
@@ -81,19 +71,55 @@ __aeabi_fadd:
     rsbs r4, r4, #0
     bvs 6f
     pop {r4, r5, pc}
-6:  lsrs r0, r0, #1
+6:  @ It is a tie, and goes to even, if b lost nothing by the shift.
+    mov r4, r12
+    movs r5, #32
+    subs r5, r3
+    lsls r4, r5
+    bne 7f
+10: lsrs r0, r0, #1
     lsls r0, r0, #1
 7:  pop {r4, r5, pc}
 8:  bx lr
-3:  subs r0, r1
+3:  @ The difference; what b loses by the shift is kept as one digit.
+    lsls r0, r0, #8
+    orrs r0, r4
+    lsrs r0, r0, #1
+    lsls r1, r1, #8
+    orrs r1, r4
+    lsrs r1, r1, #1
+    mov r4, r1
+    lsrs r1, r3
+    movs r5, #32
+    subs r5, r3
+    lsls r4, r5
+    beq 1f
+    movs r4, #1
+    orrs r1, r4
+1:  subs r0, r1
     beq 7b
     lsls r4, r0, #1
-    bmi 2b
+    bmi 2f
+    lsrs r4, r0, #23
+    bne 4f
+11: lsls r0, r0, #8
+    subs r2, #8
+    lsrs r4, r0, #23
+    beq 11b
+    lsls r4, r0, #1
+    bmi 2f
 4:  lsls r0, r0, #1
     subs r2, #1
     lsls r4, r0, #1
     bpl 4b
-    b 2b
+2:  subs r2, #1
+    lsls r2, r2, #23
+    lsls r4, r0, #25
+    lsrs r0, r0, #7
+    adcs r0, r2
+    rsbs r4, r4, #0
+    bvs 10b
+    pop {r4, r5, pc}
 9:  ldr r3, =dmexp_soft_add
     bx r3
     .pool
@@ -105,26 +131,20 @@ __aeabi_fadd:
     .type __aeabi_fmul, %function
     .thumb_func
 __aeabi_fmul:
-    @ Exponents of 64 to 191 in both: the sum r2, less 1, is the result's, unless it is too large.
-    lsls r2, r0, #1
-    lsrs r2, r2, #24
-    subs r2, #64
-    cmp r2, #127
+    @ r2, r3: signs and exponents. Exponents of 64 to 190 in both: the sum r2, less 127, is the result's, and its sign is above it.
+    push {r4, r5, lr}
+    lsrs r2, r0, #23
+    lsrs r3, r1, #23
+    uxtb r4, r2
+    subs r4, #64
+    cmp r4, #126
     bhi 9f
-    lsls r3, r1, #1
-    lsrs r3, r3, #24
-    subs r3, #64
-    cmp r3, #127
+    uxtb r4, r3
+    subs r4, #64
+    cmp r4, #126
     bhi 9f
     adds r2, r3
-    cmp r2, #252
-    bhi 9f
-    push {r4, r5, r6, lr}
-    mov r4, r0
-    eors r4, r1
-    lsrs r4, r4, #31
-    lsls r4, r4, #8
-    orrs r2, r4
+    subs r2, #128
     @ r0, r1: the upper 16 of the 24 digits; r3, r4: the lower 8
     movs r5, #128
     lsls r5, r5, #8
@@ -136,7 +156,7 @@ __aeabi_fmul:
     lsls r1, r1, #9
     lsrs r1, r1, #17
     orrs r1, r5
-    @ The product is 2^16 r0 r1 + 2^8 (r0 r4 + r3 r1) + r3 r4; its upper 32 digits go to r0, the rest is kept as one digit.
+    @ The product is 2^16 r0 r1 + 2^8 (r0 r4 + r3 r1) + r3 r4; its upper 32 digits go to r0, the others are in the low bytes of r3 and r5.
     mov r5, r3
     muls r5, r4
     muls r4, r0
@@ -147,11 +167,6 @@ __aeabi_fmul:
     muls r0, r1
     lsrs r4, r3, #8
     adds r0, r4
-    orrs r3, r5
-    uxtb r3, r3
-    subs r4, r3, #1
-    sbcs r3, r4
-    orrs r0, r3
     bmi 1f
     @ As in the addition.
     lsls r2, r2, #23
@@ -160,7 +175,7 @@ __aeabi_fmul:
     adcs r0, r2
     rsbs r4, r4, #0
     bvs 6f
-    pop {r4, r5, r6, pc}
+    pop {r4, r5, pc}
 1:  adds r2, #1
     lsls r2, r2, #23
     lsls r4, r0, #24
@@ -168,13 +183,16 @@ __aeabi_fmul:
     adcs r0, r2
     rsbs r4, r4, #0
     bvs 6f
-    pop {r4, r5, r6, pc}
-6:  lsrs r0, r0, #1
+    pop {r4, r5, pc}
+6:  @ It is a tie, and goes to even, if the lower digits are 0.
+    orrs r3, r5
+    lsls r3, r3, #24
+    bne 7f
+    lsrs r0, r0, #1
     lsls r0, r0, #1
-    pop {r4, r5, r6, pc}
-9:  ldr r3, =dmexp_soft_mul
-    bx r3
-    .pool
+7:  pop {r4, r5, pc}
+9:  bl dmexp_soft_mul
+    pop {r4, r5, pc}
     .size __aeabi_fmul, . - __aeabi_fmul
 
     .section .text.dmexp_soft_i2f, "ax", %progbits
