@@ -54,7 +54,7 @@ impl FolderTarget {
         self.temporary.path()
     }
 
-    /// A new file in the folder.
+    /// A new file in the folder; `name` may lead into a folder that is in it.
     ///
     /// # Errors
     /// [`Class::Unwritable`].
@@ -67,10 +67,7 @@ impl FolderTarget {
     /// # Errors
     /// [`Class::Unwritable`].
     pub fn commit(self) -> Result<()> {
-        for entry in fs::read_dir(self.temporary.path()).map_err(|source| self.failed(source))? {
-            let synced = entry.and_then(|entry| File::open(entry.path())).and_then(|file| file.sync_all());
-            synced.map_err(|source| self.failed(source))?;
-        }
+        sync(self.temporary.path()).map_err(|source| self.failed(source))?;
         // An empty folder of this name gives way; one that is not empty any more stays, and the rename fails.
         if self.path.is_dir() {
             fs::remove_dir(&self.path).map_err(|source| self.failed(source))?;
@@ -83,6 +80,15 @@ impl FolderTarget {
         let source = source.raw_os_error().map_or(source, io::Error::from_raw_os_error);
         Error::unwritable(&self.path, source)
     }
+}
+
+/// Sees to it that the bytes of all files in the folder and in those in it are on the disk.
+fn sync(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { sync(&path)? } else { File::open(&path)?.sync_all()? }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

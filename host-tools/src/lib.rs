@@ -8,6 +8,7 @@ pub mod decode;
 pub mod error;
 pub mod export;
 pub mod export_to;
+pub mod firmware;
 pub mod folder;
 pub mod target;
 pub mod text;

@@ -8,6 +8,7 @@ mod elf;
 mod emulator;
 mod failure;
 mod models;
+mod new_firmware;
 mod paths;
 mod plugin;
 mod probe;

@@ -3,12 +3,14 @@
 use crate::failure::{Failure, Outcome};
 use crate::{board, emulator, paths, plugin};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask qemu BOARD [OPTIONS] [COMMAND...]
 
-Builds the firmware of BOARD (an386, an500, an505, an385, an385-v6m, lm3s6965evb, microbit, virt-imac, virt-imafc), runs it under QEMU and prints what it writes. COMMAND goes to the firmware, which says
+Builds the firmware of BOARD (an386, an500, an505, an547, netduinoplus2, an385, an385-v6m, lm3s6965evb, microbit, virt-imac,
+virt-imafc, sifive_e), runs it under QEMU and prints what it writes. COMMAND goes to the firmware, which says
 what it knows when it does not understand.
 
 Options:
@@ -16,6 +18,7 @@ Options:
   --count          Count what is executed between the firmware's markers, by region, with cycles by the board's table of costs
   --profile        The same, and the share of each symbol
   --dtype TYPE     The type of the model's weights: f32, f16 or bf16 (the default)
+  --elf FILE       Run this firmware, which was built for BOARD, instead of building one
   --timeout SECS   Stop a run that takes longer (default 120)
 ";
 
@@ -34,12 +37,14 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let (mut count, mut profile) = (false, false);
     let mut limit = DEFAULT_LIMIT;
     let mut dtype = DEFAULT_DTYPE.to_owned();
+    let mut elf = None;
     while let Some(argument) = parser.next()? {
         match argument {
             Long("check") => compare = true,
             Long("count") => count = true,
             Long("profile") => profile = true,
             Long("dtype") => dtype = parser.value()?.string()?,
+            Long("elf") => elf = Some(PathBuf::from(parser.value()?)),
             Long("timeout") => limit = Duration::from_secs(parser.value()?.parse()?),
             Value(word) if name.is_none() => name = Some(word.string()?),
             Value(word) => command.push(word.string()?),
@@ -53,10 +58,16 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     if compare && (count || profile) {
         return Err(Failure::cannot_run("--check compares and --count counts; ask for one at a time"));
     }
+    if compare && elf.is_some() {
+        return Err(Failure::cannot_run("--check builds what it compares; leave out --elf"));
+    }
     if compare {
         return check(board, &command, limit);
     }
-    let elf = board::build(board, &[board::MEASURE], &board.model.export(&dtype)?)?;
+    let elf = match elf {
+        Some(elf) => elf,
+        None => board::build(board, &[board::MEASURE], &board.model.export(&dtype)?)?,
+    };
     if count || profile {
         let run = plugin::run(board, &elf, &command, limit, profile)?;
         print!("{}{}", String::from_utf8_lossy(&run.written), counts(&run.report));
@@ -88,14 +99,18 @@ fn counts(report: &plugin::Report) -> String {
 pub(crate) fn check(board: &board::Board, command: &[String], limit: Duration) -> Outcome {
     let elf = board::build(board, &[], &board.model.export(DEFAULT_DTYPE)?)?;
     let options = emulator::Options { arguments: command, ..Default::default() };
-    let written = emulator::run(board, &elf, limit, &options)?;
+    compare(board, &emulator::run(board, &elf, limit, &options)?)
+}
+
+/// Compares what a firmware wrote with the file beside the board's crate.
+pub(crate) fn compare(board: &board::Board, written: &[u8]) -> Outcome {
     let path = paths::boards().join(board.package).join("expected.txt");
     let expected = std::fs::read(&path).map_err(|error| Failure::cannot_run(format!("cannot read {}: {error}", path.display())))?;
     if written == expected {
         println!("{}: the output is boards/{}/expected.txt, {} bytes", board.name, board.package, written.len());
         return Ok(());
     }
-    print!("{}", difference(&String::from_utf8_lossy(&expected), &String::from_utf8_lossy(&written)));
+    print!("{}", difference(&String::from_utf8_lossy(&expected), &String::from_utf8_lossy(written)));
     Err(Failure::found_wrong(format!("{}: the output is not boards/{}/expected.txt (- expected, + written)", board.name, board.package)))
 }
 

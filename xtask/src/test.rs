@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that is checked, step by step.
 
 use crate::failure::{Failure, Outcome};
-use crate::{bench, bits, board, models, paths, process, qemu, setup, size};
+use crate::{bench, bits, board, models, new_firmware, paths, process, qemu, setup, size};
 use serde_json::Value;
 use std::ffi::OsString;
 
@@ -35,6 +35,9 @@ const CHIP_TARGETS: &[&str] = &["thumbv6m-none-eabi", "thumbv7em-none-eabihf", "
 
 /// The boards, one an architecture, whose firmware is built with a panic in it, which must be found.
 const SEEDED_PANICS: &[&str] = &["an386", "virt-imac"];
+
+/// The boards for which a project of `dmexp new firmware` is built and run: every way in which they differ.
+const NEW_FIRMWARE: &[&str] = &["an386", "microbit", "virt-imac"];
 
 /// Features that are for hosts, never for a chip, and the one that is a set of others.
 const NOT_FOR_CHIPS: &[&str] = &["std", "default"];
@@ -107,6 +110,9 @@ fn steps() -> Vec<Step> {
             step(&format!("size-{}", board.name), board.target, || size::check(board)),
             step(&format!("marks-{}", board.name), board.target, || bench::chip::check_marks(board)),
         ]);
+        if NEW_FIRMWARE.contains(&board.name) {
+            steps.push(step(&format!("new-firmware-{}", board.name), board.target, || new_firmware::check(board)));
+        }
         // The check of panic paths is the same for every board; what it looks at differs by architecture.
         if SEEDED_PANICS.contains(&board.name) {
             steps.push(step(&format!("seeded-panic-{}", board.name), board.target, || size::check_refuses_seeded_panic(board)));

@@ -18,6 +18,7 @@ mod layers;
 mod logits;
 mod man;
 mod model;
+mod new;
 mod output;
 mod strip;
 mod tokenize;
@@ -51,6 +52,8 @@ enum Command {
     #[command(subcommand)]
     Export(Export),
     #[command(subcommand)]
+    New(New),
+    #[command(subcommand)]
     Compare(compare::Compare),
     Generate(generate::Generate),
     Tokenize(tokenize::Tokenize),
@@ -81,6 +84,18 @@ enum Export {
     To(export_to::To),
 }
 
+/// Begin a project that runs a model on a microcontroller
+#[derive(Debug, Subcommand)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Example:
+  dmexp new firmware --board an386 --model stories.dmexp"
+)]
+enum New {
+    Firmware(new::Firmware),
+}
+
 /// Runs the command line that this process was started with.
 pub(crate) fn main() -> ExitCode {
     match Cli::try_parse() {
@@ -96,6 +111,7 @@ fn run(command: Command) -> Outcome {
         Command::Export(Export::Verify(command)) => verify::run(&command),
         Command::Export(Export::Strip(command)) => strip::run(&command),
         Command::Export(Export::To(command)) => export_to::run(&command),
+        Command::New(New::Firmware(command)) => new::run(&command),
         Command::Compare(command) => compare::run(&command),
         Command::Generate(command) => generate::run(&command),
         Command::Tokenize(command) => tokenize::run(&command),

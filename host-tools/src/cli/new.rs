@@ -1,0 +1,116 @@
+//! `dmexp new firmware`: a firmware project for one board with one model.
+
+use super::args;
+use super::failure::{Outcome, request};
+use super::output::{bytes, facts, grouped, json, table};
+use clap::Args;
+use dmexp_format::KvDType;
+use dmexp_tools::error::Error;
+use dmexp_tools::firmware::{self, Board, Request, STACK, Source};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Write a small firmware project that runs a model on a board
+///
+/// The folder holds what cargo needs to build it, and a copy of the model, which is checked once more while the firmware compiles. It appears when it is whole; a folder with something in it is
+/// never touched. A model that has no room on the board is refused, with the context that would fit.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dmexp new firmware --board an386 --model stories.dmexp
+  dmexp new firmware --board microbit --model tiny.dmexp --kv q8 hello
+  dmexp new firmware --list")]
+pub(crate) struct Firmware {
+    /// The folder to make [default: the board's name and -firmware]
+    #[arg(value_name = "DIR", conflicts_with = "list")]
+    out: Option<PathBuf>,
+    /// The board, by a name of --list
+    #[arg(long, value_name = "NAME", value_parser = board, required_unless_present = "list", conflicts_with = "list")]
+    board: Option<&'static Board>,
+    /// The .dmexp file to run on it
+    #[arg(long, value_name = "FILE", required_unless_present = "list", conflicts_with = "list")]
+    model: Option<PathBuf>,
+    /// How many positions there is room for [default: what the model was trained for]
+    #[arg(long, value_name = "N", value_parser = args::from_one, allow_negative_numbers = true)]
+    context: Option<u32>,
+    /// How keys and values are kept: f32, f16 or q8
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = args::kv)]
+    kv: KvDType,
+    /// What the text begins with [default: "Once upon a time", or nothing where the context is short]
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// A checkout of dmexp to build with [default: the one that this command runs in, or else the repository]
+    #[arg(long, value_name = "DIR")]
+    dmexp: Option<PathBuf>,
+    /// Lists the boards
+    #[arg(long)]
+    list: bool,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn board(name: &str) -> Result<&'static Board, String> {
+    Board::find(name).ok_or_else(|| {
+        let known: Vec<_> = firmware::ALL.iter().map(|board| board.name).collect();
+        format!("the boards are {}", known.join(", "))
+    })
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &Firmware) -> Outcome {
+    let (Some(board), Some(model)) = (command.board, &command.model) else { return list(command.json) };
+    let dmexp = match &command.dmexp {
+        Some(folder) => Source::in_folder(folder)?,
+        None => Source::around(&std::env::current_dir().map_err(|source| Error::unreadable(Path::new("."), source))?),
+    };
+    if command.prompt.as_deref().is_some_and(|prompt| prompt.contains('\0')) {
+        return Err(request("a prompt with a NUL character cannot stand in a program's text", "leave it out"));
+    }
+    let out = command.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-firmware", board.name)));
+    let asked = Request { board, model, context: command.context, kv: command.kv, prompt: command.prompt.as_deref(), dmexp };
+    let fit = firmware::write(&asked, &out)?;
+    if command.json {
+        let dmexp = match &asked.dmexp {
+            Source::Path(folder) => folder.to_string_lossy().into_owned(),
+            Source::Git(address) => address.clone(),
+        };
+        let value = json!({
+            "out": out.to_string_lossy(),
+            "board": board.name,
+            "target": board.target,
+            "context": fit.context,
+            "kv": asked.kv.name(),
+            "model_bytes": fit.model,
+            "arena_bytes": fit.arena,
+            "dmexp": dmexp,
+        });
+        return Ok(json(&value)?);
+    }
+    let mut text = io::stdout().lock();
+    writeln!(text, "{}: firmware for {}", out.display(), board.title)?;
+    let room = board.model_room().unwrap_or(board.flash());
+    let rows = [
+        ("model", format!("{} of {}", bytes(fit.model), grouped(room))),
+        ("arena", format!("{} of {} of RAM, {} of which are kept for the stack", bytes(fit.arena), grouped(board.ram()), grouped(STACK))),
+        ("context", format!("{} positions, keys and values in {}", fit.context, asked.kv)),
+    ];
+    facts(&mut text, &rows)?;
+    writeln!(text, "next:\n  cd {}\n  {}", out.display(), board.next())?;
+    Ok(())
+}
+
+/// The boards.
+fn list(as_json: bool) -> Outcome {
+    if as_json {
+        let boards = firmware::ALL.iter().map(|board| {
+            let room = board.model_room();
+            json!({ "name": board.name, "title": board.title, "target": board.target, "flash_bytes": board.flash(), "model_bytes": room, "ram_bytes": board.ram() })
+        });
+        return Ok(json(&boards.collect::<Value>())?);
+    }
+    let rows = firmware::ALL.iter().map(|board| [board.name, board.target, board.title].map(str::to_owned));
+    writeln!(io::stdout(), "{}", table(["board", "target", ""], &[], rows))?;
+    Ok(())
+}

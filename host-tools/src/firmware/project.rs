@@ -1,0 +1,217 @@
+//! The files of a project.
+
+use super::boards::{Board, Kind};
+use super::fit::{Fit, fit};
+use crate::decode::Loaded;
+use crate::error::{Class, Error, Result};
+use crate::folder::FolderTarget;
+use dmexp_format::KvDType;
+use dmexp_format::arch::Architecture;
+use dmexp_format::host;
+use dmexp_format::tokenizer::TokenizerKind;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Where a project's Cargo.toml finds the crate `dmexp`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In the folder `runtime` of a checkout.
+    Path(PathBuf),
+    /// In the repository at this address.
+    Git(String),
+}
+
+impl Source {
+    /// The crate in `folder`: a checkout of this repository, or its folder `runtime`.
+    ///
+    /// # Errors
+    /// [`Class::Request`] where it is neither.
+    pub fn in_folder(folder: &Path) -> Result<Self> {
+        [folder.join("runtime"), folder.to_path_buf()].into_iter().find_map(|folder| crate_in(&folder)).ok_or_else(|| {
+            Error::new(Class::Request, "is no checkout of dmexp: there is no runtime/Cargo.toml of the crate `dmexp` in it")
+                .advise("name the root of the checkout")
+                .in_file(folder)
+        })
+    }
+
+    /// The checkout that `start` lies in, or else the repository that this program was built from.
+    pub fn around(start: &Path) -> Self {
+        let checkout = start.ancestors().find_map(|folder| crate_in(&folder.join("runtime")));
+        checkout.unwrap_or_else(|| Self::Git(env!("CARGO_PKG_REPOSITORY").to_owned()))
+    }
+
+    /// The keys of the dependency.
+    fn keys(&self) -> String {
+        match self {
+            Self::Path(folder) => format!("path = {}", toml_string(&folder.to_string_lossy())),
+            Self::Git(address) => format!("git = {}", toml_string(address)),
+        }
+    }
+}
+
+/// The crate `dmexp` in `folder`, if it is there.
+fn crate_in(folder: &Path) -> Option<Source> {
+    let manifest: toml::Table = std::fs::read_to_string(folder.join("Cargo.toml")).ok()?.parse().ok()?;
+    let name = manifest.get("package")?.get("name")?.as_str()?;
+    (name == "dmexp").then(|| folder.canonicalize().ok()).flatten().map(Source::Path)
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The board.
+    pub board: &'static Board,
+    /// The model file, which is copied into the project.
+    pub model: &'a Path,
+    /// Positions of the context; those of the model where there is none.
+    pub context: Option<u32>,
+    /// How keys and values are kept.
+    pub kv: KvDType,
+    /// What the text begins with; chosen by the context where there is none.
+    pub prompt: Option<&'a str>,
+    /// Where the crate `dmexp` comes from.
+    pub dmexp: Source,
+}
+
+/// The largest context for which a text begins of itself: beside a longer prompt there would be no room for it.
+const SHORT: u32 = 128;
+
+/// Writes the project to the folder `out`, whole or not at all.
+///
+/// # Errors
+/// [`Class::Request`] for a model that does not run or has no room on the board; those of [`Loaded::open`] and of a file that is not sound; [`Class::Unwritable`].
+pub fn write(request: &Request<'_>, out: &Path) -> Result<Fit> {
+    let loaded = Loaded::open(request.model)?;
+    host::verify(loaded.bytes()).map_err(|error| Error::damaged(error.to_string()).in_file(request.model))?;
+    let file = loaded.file()?;
+    if file.architecture() != Architecture::Llama {
+        let what = format!("is a {} model, which firmware cannot include yet", file.architecture().name());
+        return Err(Error::new(Class::Request, what).advise("choose a Llama model").in_file(request.model));
+    }
+    let model = loaded.model()?;
+    let facts = model.tokenizer().facts();
+    if facts.kind == TokenizerKind::None {
+        let what = "carries no tokenizer, so firmware could neither read a prompt nor write text";
+        return Err(Error::new(Class::Request, what).advise("export it with --tokenizer, as format 2").in_file(request.model));
+    }
+    let config = model.network().config();
+    let context = request.context.unwrap_or(config.max_seq_len);
+    let fit = fit(request.board, file.payload().len() as u64, config, context, request.kv).map_err(|error| error.in_file(request.model))?;
+    let mut dtypes: Vec<_> =
+        file.tensors().filter(|tensor| tensor.view.dims().rank() > 1).map(|tensor| tensor.view.dtype().name()).collect();
+    dtypes.sort_unstable();
+    dtypes.dedup();
+    let features = features(request.board, &dtypes, request.kv, facts.kind);
+    let prompt = request.prompt.unwrap_or(if context < SHORT { "" } else { "Once upon a time" });
+    let project = Project { request, fit, features, prompt };
+
+    let target = FolderTarget::new(out)?;
+    for (name, text) in project.files() {
+        let path = Path::new(&name);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(target.path().join(folder)).map_err(|source| target.failed(source))?;
+        }
+        target.file(&name)?.write_all(text.as_bytes()).map_err(|source| target.failed(source))?;
+    }
+    target.file("model.dmexp")?.write_all(loaded.bytes()).map_err(|source| target.failed(source))?;
+    target.commit()?;
+    Ok(fit)
+}
+
+/// The features of `dmexp` that the firmware needs.
+fn features(board: &Board, dtypes: &[&str], kv: KvDType, tokenizer: TokenizerKind) -> Vec<String> {
+    let mut features = vec!["llama".to_owned(), "macros".to_owned()];
+    features.extend(dtypes.iter().map(|&dtype| dtype.to_owned()));
+    features.push(format!("kv-{kv}"));
+    if tokenizer == TokenizerKind::ByteLevelBpe {
+        features.push("bpe".to_owned());
+    }
+    if board.has_soft_floats() {
+        features.push("soft-float".to_owned());
+    }
+    features
+}
+
+/// A project before it is written.
+struct Project<'a> {
+    request: &'a Request<'a>,
+    fit: Fit,
+    features: Vec<String>,
+    prompt: &'a str,
+}
+
+impl Project<'_> {
+    /// Its files but for the model: where they lie in its folder, and their text.
+    fn files(&self) -> Vec<(String, String)> {
+        let board = self.request.board;
+        let Kind::Emulated { machine, base, port } = &board.kind;
+        let riscv = board.is_riscv();
+        let (rt, start, program, bios) = if riscv {
+            ("riscv-rt = \"0.18.0\"", include_str!("templates/riscv.rs"), "qemu-system-riscv32", " -bios none")
+        } else {
+            ("cortex-m-rt = \"0.7.7\"", include_str!("templates/arm.rs"), "qemu-system-arm", "")
+        };
+        let qemu = format!(
+            "{program} -machine {machine}{bios} -display none -monitor none -serial stdio -semihosting-config enable=on,target=native -kernel"
+        );
+        let words = if port.words { include_str!("templates/serial/words.rs") } else { "" };
+        let serial = [include_str!("templates/serial.rs"), words, port.code, start].concat();
+        let more = if board.target.starts_with("thumbv6m") { ATOMICS } else { "" };
+        let features: Vec<_> = self.features.iter().map(|feature| format!("\"{feature}\"")).collect();
+        let memory = format!(
+            "{} bytes for the model, {} of RAM for its arena (a context of {} positions), and what code and stack take",
+            self.fit.model, self.fit.arena, self.fit.context
+        );
+        let values = [
+            ("TITLE", board.title.to_owned()),
+            ("NAME", board.name.to_owned()),
+            ("TARGET", board.target.to_owned()),
+            ("RT", rt.to_owned()),
+            ("DMEXP", self.request.dmexp.keys()),
+            ("FEATURES", features.join(", ")),
+            ("MORE", more.to_owned()),
+            ("PROGRAM", program.to_owned()),
+            ("QEMU", qemu),
+            ("BASE", (*base).to_owned()),
+            ("CONTEXT", self.fit.context.to_string()),
+            ("KV", self.request.kv.to_string()),
+            ("MEMORY", memory),
+            // Last, for it may hold anything.
+            ("PROMPT", format!("{:?}", self.prompt)),
+        ];
+        [
+            ("Cargo.toml", include_str!("templates/Cargo.toml")),
+            // What cargo resolved for the repository's own boards, so that a project builds with versions that are known to work.
+            ("Cargo.lock", include_str!("../../../boards/Cargo.lock")),
+            (".cargo/config.toml", include_str!("templates/config.toml")),
+            (".gitignore", "/target\n"),
+            ("rust-toolchain.toml", include_str!("templates/rust-toolchain.toml")),
+            ("README.md", include_str!("templates/README.md")),
+            ("build.rs", include_str!("../../../boards/app/link.rs")),
+            ("memory.x", board.memory),
+            ("src/main.rs", include_str!("templates/main.rs")),
+            ("src/board.rs", &serial),
+        ]
+        .map(|(name, text)| (name.to_owned(), filled(text, &values)))
+        .to_vec()
+    }
+}
+
+/// What Armv6-M needs besides.
+const ATOMICS: &str = "
+# This core has no atomic swap, which a static cell asks for; one core without interrupts needs none.
+[dependencies.portable-atomic]
+version = \"1\"
+default-features = false
+features = [\"unsafe-assume-single-core\"]
+";
+
+/// The text with every `@NAME@` replaced by its value.
+fn filled(text: &str, values: &[(&str, String)]) -> String {
+    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
+}
+
+/// A string of TOML.
+fn toml_string(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}

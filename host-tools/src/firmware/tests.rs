@@ -1,0 +1,121 @@
+//! What a project is written with, and what is refused. `cargo xtask test` builds projects and runs them.
+
+use super::fit::fit;
+use super::*;
+use crate::error::Class;
+use crate::export::Options;
+use crate::export::tests::{Shape, export, open, tokenizer};
+use dmexp_format::arch::llama::LlamaConfig;
+use dmexp_format::{DType, KvDType};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const SHAPE: Shape =
+    Shape { dim: 16, hidden_dim: 24, n_layers: 2, n_heads: 4, n_kv_heads: 2, vocab_size: 300, tied: true, max_seq_len: 4000 };
+
+/// A file of a small model, with a tokenizer or without.
+fn model(folder: &TempDir, with_tokenizer: bool) -> PathBuf {
+    let mut source = open(SHAPE.random());
+    source.tokenizer = with_tokenizer.then(|| tokenizer(300));
+    let out = folder.path().join("made.dmexp");
+    export(&source, &Options { dtype: DType::Q8, golden: false, ..Options::new(&out) }).unwrap();
+    out
+}
+
+fn board(name: &str) -> &'static Board {
+    Board::find(name).unwrap()
+}
+
+fn request<'a>(name: &str, model: &'a Path) -> Request<'a> {
+    let dmexp = Source::Path(PathBuf::from("/dmexp \"here\"/runtime"));
+    Request { board: board(name), model, context: Some(64), kv: KvDType::F16, prompt: Some("a \"b\" \\ @KV@"), dmexp }
+}
+
+#[test]
+fn a_project_has_all_that_cargo_needs_and_no_place_is_left_open() {
+    let place = TempDir::new().unwrap();
+    let model = model(&place, true);
+    let channel = |text: &str| text.lines().find(|line| line.starts_with("channel")).unwrap().to_owned();
+    let ours = channel(&fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../rust-toolchain.toml")).unwrap());
+    for board in ALL {
+        let out = place.path().join(board.name);
+        let fit = write(&request(board.name, &model), &out).unwrap();
+        assert_eq!(fit.context, 64);
+        assert_eq!(fs::read(out.join("model.dmexp")).unwrap(), fs::read(&model).unwrap());
+        let manifest: toml::Table = fs::read_to_string(out.join("Cargo.toml")).unwrap().parse().unwrap();
+        let dmexp = &manifest["dependencies"]["dmexp"];
+        assert_eq!(dmexp["path"].as_str(), Some("/dmexp \"here\"/runtime"));
+        let features: Vec<_> = dmexp["features"].as_array().unwrap().iter().filter_map(toml::Value::as_str).collect();
+        assert_eq!(&features[..4], ["llama", "macros", "q8", "kv-f16"], "{}", board.name);
+        let config: toml::Table = fs::read_to_string(out.join(".cargo/config.toml")).unwrap().parse().unwrap();
+        assert_eq!(config["build"]["target"].as_str(), Some(board.target));
+        assert_eq!(channel(&fs::read_to_string(out.join("rust-toolchain.toml")).unwrap()), ours);
+        let main = fs::read_to_string(out.join("src/main.rs")).unwrap();
+        assert!(main.contains(r#""a \"b\" \\ @KV@""#), "{main}");
+        for file in ["Cargo.toml", ".cargo/config.toml", "README.md", "rust-toolchain.toml", "src/board.rs", "build.rs", "memory.x"] {
+            let text = fs::read_to_string(out.join(file)).unwrap();
+            assert!(!text.contains('@'), "{file} of {}: {text}", board.name);
+        }
+    }
+}
+
+#[test]
+fn memories_are_as_large_as_the_linker_scripts_say() {
+    assert_eq!((board("microbit").flash(), board("microbit").ram(), board("microbit").model_room()), (256 << 10, 16 << 10, None));
+    assert_eq!((board("an547").flash(), board("an547").model_room()), (512 << 10, Some(4 << 20)));
+    for board in ALL {
+        assert!(board.flash() >= 256 << 10 && board.ram() >= 16 << 10, "{}", board.name);
+    }
+}
+
+#[test]
+fn what_has_no_room_is_refused_with_what_would_fit() {
+    let config = LlamaConfig {
+        max_seq_len: 4000,
+        ..*crate::decode::Loaded::open(&model(&TempDir::new().unwrap(), true)).unwrap().model().unwrap().network().config()
+    };
+    let refused = |name: &str, bytes, context, kv| fit(board(name), bytes, &config, context, kv).unwrap_err();
+    let error = refused("lm3s6965evb", 20_000, 4000, KvDType::F16);
+    assert_eq!(error.class(), Class::Request);
+    let text = error.to_string();
+    // What it names fits, and one position more does not.
+    let most: u32 = text.split("--context ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(fit(board("lm3s6965evb"), 20_000, &config, most, KvDType::F16).unwrap().context, most, "{text}");
+    refused("lm3s6965evb", 20_000, most + 1, KvDType::F16);
+    assert!(text.contains("--kv q8"), "{text}");
+    let error = refused("microbit", 200_000, 64, KvDType::F16).to_string();
+    assert!(error.contains("takes 200000 bytes") && error.contains("--dtype q8"), "{error}");
+    assert!(refused("an386", 20_000, 0, KvDType::F16).to_string().contains("context"));
+}
+
+#[test]
+fn models_that_firmware_could_not_use_are_refused_and_nothing_is_written() {
+    let place = TempDir::new().unwrap();
+    let out = place.path().join("project");
+    let plain = model(&place, false);
+    let error = write(&request("an386", &plain), &out).unwrap_err();
+    assert_eq!(error.class(), Class::Request);
+    assert!(error.to_string().contains("no tokenizer"), "{error}");
+    let mut bytes = fs::read(&plain).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&plain, bytes).unwrap();
+    assert_eq!(write(&request("an386", &plain), &out).unwrap_err().class(), Class::Damaged);
+    let good = model(&place, true);
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("mine"), "x").unwrap();
+    assert_eq!(write(&request("an386", &good), &out).unwrap_err().class(), Class::Unwritable);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn the_crate_is_found_in_a_checkout() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let runtime = Source::Path(repository.join("runtime").canonicalize().unwrap());
+    assert_eq!(Source::in_folder(repository).unwrap(), runtime);
+    assert_eq!(Source::in_folder(&repository.join("runtime")).unwrap(), runtime);
+    assert_eq!(Source::around(&repository.join("boards/app")), runtime);
+    let place = TempDir::new().unwrap();
+    assert_eq!(Source::in_folder(place.path()).unwrap_err().class(), Class::Request);
+    assert!(matches!(Source::around(place.path()), Source::Git(_)));
+}
