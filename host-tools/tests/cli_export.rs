@@ -279,6 +279,8 @@ fn files_of_dormouse_are_listed_and_verified() {
         assert_eq!(json["tensors"].as_array().unwrap().len() as u64, json["num_tensors"].as_u64().unwrap());
         let text = of("info", &[]).ok();
         assert!(text.text().contains("max_seq_len"), "all of the configuration is shown: {}", text.text());
+        assert!(text.text().contains("iterations of one block") && text.text().contains("parameters by part"), "{}", text.text());
+        assert!(text.text().contains("memory to run") && json["runs_here"] == true, "{}", text.text());
         let verify = of("verify", &[]).ok();
         assert!(verify.text().contains("0 failed"), "{}", verify.text());
     }

@@ -77,10 +77,47 @@ fn what_is_no_dmexp_is_named_with_the_command_that_converts_it() {
 }
 
 #[test]
-fn an_architecture_that_cannot_be_run_is_named() {
-    let Some(file) = shared("dormouse/default.f32.dmexp") else { return };
+fn models_of_dormouse_take_bytes_and_options_of_their_own() {
     let folder = folder();
-    run(folder.path(), &["generate".as_ref(), "--export".as_ref(), file.as_os_str()]).refused(1, &["dormouse", "cannot run"]);
+    tiny(folder.path());
+    line(folder.path(), "generate --export tiny.dmexp --steps 1 --decoding fast").refused(1, &["no model of dormouse", "--decoding"]);
+    line(folder.path(), "generate --export tiny.dmexp --steps 1 --compat").refused(1, &["--compat is for models of dormouse"]);
+    let Some(file) = shared("dormouse/default.f32.dmexp") else { return };
+    let with = |words: &str| {
+        let mut arguments = vec!["generate".as_ref(), "--export".as_ref(), file.as_os_str()];
+        arguments.extend(words.split(' ').map(std::ffi::OsStr::new));
+        run(folder.path(), &arguments)
+    };
+    let tokens = |words: &str| with(&format!("--prompt hello --steps 20 --seed 3 --json {words}")).json()["tokens"].clone();
+    let exact = tokens("--decoding exact");
+    assert_eq!(exact, tokens("--decoding full"));
+    assert_ne!(exact, tokens("--factors raw"));
+    // Printable ASCII alone, and what is drawn is what the next byte is drawn after.
+    let compat = tokens("--compat");
+    assert!(compat.as_array().unwrap().iter().all(|byte| (32..=126).contains(&byte.as_u64().unwrap())), "{compat}");
+    assert!(exact.as_array().unwrap().iter().any(|byte| !(32..=126).contains(&byte.as_u64().unwrap())), "{exact}");
+    with("--prompt hello --steps 1").ok();
+    with("--steps 1").refused(1, &["the prompt is empty"]);
+    with("--prompt hello --steps 1 --tokenizer bytes").ok();
+    with("--prompt hello --steps 1 --tokenizer other.json").refused(1, &["dormouse", "leave --tokenizer out"]);
+    with("--prompt hello --kda-scale 0").refused(2, &["above 0"]);
+    let scored = run(
+        folder.path(),
+        &[
+            "score".as_ref(),
+            "--export".as_ref(),
+            file.as_os_str(),
+            "--text".as_ref(),
+            file.with_file_name("default.json").as_os_str(),
+            "--context".as_ref(),
+            "16".as_ref(),
+            "--json".as_ref(),
+        ],
+    );
+    let scores = scored.json()["scores"].clone();
+    let of = |place: usize| scores[place]["bits_per_byte"].as_f64().unwrap();
+    assert_eq!((&scores[0]["convention"], &scores[1]["convention"]), (&"prefix".into(), &"full".into()));
+    assert!((7.0..9.0).contains(&of(0)) && of(0) != of(1) && (of(0) - of(1)).abs() < 0.1, "{scores}");
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! The memory that a session needs: owned by the caller, in one piece or in two banks, sized by the layout, carved once.
 
-#[cfg(feature = "llama")]
-use crate::format::layout::LlamaLayout;
-#[cfg(feature = "llama")]
+#[cfg(any(feature = "llama", feature = "dormouse"))]
 use crate::format::{Bank, Error};
 
 /// Memory for one session, exactly as large as the model needs: `Arena<{ Stories::ARENA_LEN }>`.
@@ -50,24 +48,24 @@ impl Memory for [u32] {
     }
 }
 
-/// The memory for keys and values and the memory for everything else, each as large as `layout` wants it or larger: `memory` and `work`, or both from `memory`.
-#[cfg(feature = "llama")]
+/// The memory for keys and values, `kv_bytes`, and the memory for everything else, both together `total_bytes`, each as large as that or larger: `memory` and `work`, or both from `memory`.
+#[cfg(any(feature = "llama", feature = "dormouse"))]
 pub(crate) fn banks<'m>(
-    layout: &LlamaLayout,
+    (kv_bytes, total_bytes): (usize, usize),
     memory: &'m mut [u32],
     work: Option<&'m mut [u32]>,
 ) -> Result<(&'m mut [u32], &'m mut [u32]), Error> {
     let bytes = |words: &[u32]| words.len() as u64 * size_of::<u32>() as u64;
     let found = bytes(memory);
     let Some(work) = work else {
-        let needed = layout.total_bytes as u64;
+        let needed = total_bytes as u64;
         let too_small = Error::ArenaTooSmall { needed, found };
         if found < needed {
             return Err(too_small);
         }
-        return memory.split_at_mut_checked(layout.kv_bytes / size_of::<u32>()).ok_or(too_small);
+        return memory.split_at_mut_checked(kv_bytes / size_of::<u32>()).ok_or(too_small);
     };
-    for (bank, needed, found) in [(Bank::Kv, layout.kv_bytes, found), (Bank::Work, layout.work_bytes(), bytes(work))] {
+    for (bank, needed, found) in [(Bank::Kv, kv_bytes, found), (Bank::Work, total_bytes.saturating_sub(kv_bytes), bytes(work))] {
         if found < needed as u64 {
             return Err(Error::BankTooSmall { bank, needed: needed as u64, found });
         }
@@ -76,12 +74,12 @@ pub(crate) fn banks<'m>(
 }
 
 /// Takes parts off the front of a piece of memory.
-#[cfg(feature = "llama")]
+#[cfg(any(feature = "llama", feature = "dormouse"))]
 pub(crate) struct Carve<'m> {
     rest: &'m mut [u32],
 }
 
-#[cfg(feature = "llama")]
+#[cfg(any(feature = "llama", feature = "dormouse"))]
 impl<'m> Carve<'m> {
     pub(crate) fn new(memory: &'m mut [u32]) -> Self {
         Self { rest: memory }

@@ -21,12 +21,16 @@ pub use dmexp_format as format;
 #[path = "macro_support.rs"]
 pub mod __macro;
 mod arena;
+#[cfg(any(feature = "llama", feature = "dormouse"))]
+mod model;
 pub mod models;
+#[cfg(any(feature = "llama", feature = "dormouse"))]
+mod network;
 pub mod ops;
 #[cfg(all(feature = "probe", feature = "llama"))]
 pub mod probe;
 pub mod sampler;
-#[cfg(feature = "llama")]
+#[cfg(any(feature = "llama", feature = "dormouse"))]
 mod session;
 mod stop;
 pub mod tokenizer;
@@ -34,7 +38,11 @@ pub mod tokenizer;
 pub use arena::{Arena, Memory};
 #[cfg(all(feature = "macros", feature = "llama"))]
 pub use dmexp_macros::include_model;
+#[cfg(any(feature = "llama", feature = "dormouse"))]
+pub use model::Model;
+#[cfg(any(feature = "llama", feature = "dormouse"))]
+pub use network::Network;
 pub use sampler::Sampler;
-#[cfg(feature = "llama")]
-pub use session::{Generated, Model, Session, Step, StopReason};
+#[cfg(any(feature = "llama", feature = "dormouse"))]
+pub use session::{Generated, Session, Step, StopReason};
 pub use stop::{STOP_LEN_LIMIT, StopStrings};

@@ -1,179 +1,15 @@
 //! From a prompt to text: one step a call, or streamed to a writer.
 
 use crate::arena::Memory;
-use crate::format::arch::llama::LlamaConfig;
-#[cfg(feature = "files")]
-use crate::format::arch::llama::TensorSpec;
-#[cfg(feature = "files")]
-use crate::format::file::ModelFile;
-use crate::format::layout::LlamaLayout;
-use crate::format::tokenizer::TokenizerKind;
-use crate::format::{Error, KvDType, Rule, TokenizerKey};
-use crate::models::llama::{Llama, State};
+use crate::format::Error;
+#[cfg(feature = "dormouse")]
+use crate::format::{ConfigKey, Rule};
+use crate::model::Model;
+use crate::network::State;
 use crate::ops::check::self_check;
 use crate::sampler::Sampler;
 use crate::stop::{Progress, StopStrings};
 use crate::tokenizer::{Piece, Tokenizer, Utf8Stream};
-
-/// A network with its tokenizer and the choices that decide how much memory a session needs.
-#[derive(Clone, Copy, Debug)]
-pub struct Model<'a> {
-    network: Llama<'a>,
-    tokenizer: Tokenizer<'a>,
-    context: u32,
-    kv: KvDType,
-    layout: Layout,
-}
-
-/// The parts of a session's memory.
-#[derive(Clone, Copy, Debug)]
-enum Layout {
-    /// Known since the program was compiled.
-    Known(&'static LlamaLayout),
-    /// Not known before there is a session. What finds them is not called by its name, so that firmware which never comes here need not hold it.
-    Unknown(fn(&LlamaConfig, u32, KvDType) -> Result<LlamaLayout, Error>),
-}
-
-impl Layout {
-    const UNKNOWN: Self = Self::Unknown(LlamaLayout::new);
-}
-
-impl<'a> Model<'a> {
-    /// The model of an opened file, with the context that it was trained for and keys and values in f16.
-    ///
-    /// # Errors
-    /// Those of [`Llama::bind`] and [`Tokenizer::bind`].
-    #[cfg(feature = "files")]
-    pub fn bind(file: &ModelFile<'a>) -> Result<Self, Error> {
-        Llama::check(file)?;
-        Self::of_checked(file)
-    }
-
-    #[cfg(feature = "files")]
-    #[inline(never)]
-    fn of_checked(file: &ModelFile<'a>) -> Result<Self, Error> {
-        let network = Llama::of_checked(file)?;
-        let context = network.config().max_seq_len;
-        Ok(Self { network, tokenizer: Tokenizer::bind(file)?, context, kv: KvDType::default(), layout: Layout::UNKNOWN })
-    }
-
-    /// A model of parts that were checked before.
-    pub const fn from_parts(network: Llama<'a>, tokenizer: Tokenizer<'a>, context: u32, kv: KvDType) -> Self {
-        Self { network, tokenizer, context, kv, layout: Layout::UNKNOWN }
-    }
-
-    /// The same model with its layout, which is that of [`LlamaLayout::new`] for its context and its keys and values: what `include_model!` writes.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn with_layout(mut self, layout: &'static LlamaLayout) -> Self {
-        self.layout = Layout::Known(layout);
-        self
-    }
-
-    /// The same model with room for `context` positions. Checked by [`Session::new`].
-    #[must_use]
-    pub const fn with_context(mut self, context: u32) -> Self {
-        self.set_context(context);
-        self
-    }
-
-    /// [`Model::with_context`] where the model lies: no stack holds it twice.
-    pub const fn set_context(&mut self, context: u32) {
-        self.context = context;
-        self.layout = Layout::UNKNOWN;
-    }
-
-    /// The same model with keys and values kept as `kv`.
-    #[must_use]
-    pub const fn with_kv(mut self, kv: KvDType) -> Self {
-        self.set_kv(kv);
-        self
-    }
-
-    /// [`Model::with_kv`] where the model lies: no stack holds it twice.
-    pub const fn set_kv(&mut self, kv: KvDType) {
-        self.kv = kv;
-        self.layout = Layout::UNKNOWN;
-    }
-
-    /// The same model with another tokenizer (format-1 files carry none).
-    ///
-    /// # Errors
-    /// [`Error::Tokenizer`] if it has not as many pieces as the model has tokens: it is another model's.
-    pub const fn with_tokenizer(self, tokenizer: Tokenizer<'a>) -> Result<Self, Error> {
-        let (found, allowed) = (tokenizer.facts().n_pieces as u64, self.network.config().vocab_size as u64);
-        match tokenizer.facts().kind {
-            TokenizerKind::None => (),
-            _ if found == allowed => (),
-            _ => return Err(Error::Tokenizer { key: TokenizerKey::VocabSize, rule: Rule::Equal, found, allowed }),
-        }
-        Ok(Self { tokenizer, ..self })
-    }
-
-    /// Bytes of memory that [`Model::copy_to_ram`] needs for the tensors that `chosen` says yes to.
-    #[cfg(feature = "files")]
-    pub fn ram_len(&self, chosen: impl Fn(&TensorSpec) -> bool) -> u64 {
-        self.network.ram_len(chosen)
-    }
-
-    /// Copies the tensors that `chosen` says yes to into `memory`, an [`Arena`](crate::Arena) of [`Model::ram_len`] bytes, and reads them there from now on: for chips whose flash is slow. The
-    /// results stay the same. Where it is called again, the new choice takes the place of the last one.
-    ///
-    /// ```ignore
-    /// let mut model = Model::bind(&file)?;
-    /// model.copy_to_ram(|tensor| matches!(tensor.kind, TensorKind::Wq | TensorKind::Wk) && tensor.layer == Some(0), RAM.take())?;
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::CopiesTooLarge`], with the bytes that are needed; the model stays as it was.
-    #[cfg(feature = "files")]
-    pub fn copy_to_ram<M: Memory + ?Sized>(&mut self, chosen: impl Fn(&TensorSpec) -> bool, memory: &'a mut M) -> Result<(), Error> {
-        self.network.copy_to_ram(chosen, memory.words())
-    }
-
-    /// The network.
-    pub const fn network(&self) -> &Llama<'a> {
-        &self.network
-    }
-
-    /// The tokenizer.
-    pub const fn tokenizer(&self) -> &Tokenizer<'a> {
-        &self.tokenizer
-    }
-
-    /// Positions of the context.
-    pub const fn context(&self) -> u32 {
-        self.context
-    }
-
-    /// How keys and values are kept.
-    pub const fn kv(&self) -> KvDType {
-        self.kv
-    }
-
-    /// Bytes of arena that a session needs.
-    ///
-    /// # Errors
-    /// Those of [`LlamaLayout::new`].
-    pub fn arena_len(&self) -> Result<usize, Error> {
-        self.layout().map(|layout| layout.total_bytes)
-    }
-
-    /// Bytes of memory that a session in two banks needs: for keys and values, and for everything else. Together they are [`Model::arena_len`].
-    ///
-    /// # Errors
-    /// Those of [`LlamaLayout::new`].
-    pub fn bank_lens(&self) -> Result<(usize, usize), Error> {
-        self.layout().map(|layout| (layout.kv_bytes, layout.work_bytes()))
-    }
-
-    fn layout(&self) -> Result<LlamaLayout, Error> {
-        match self.layout {
-            Layout::Known(layout) => Ok(*layout),
-            Layout::Unknown(find) => find(self.network.config(), self.context, self.kv),
-        }
-    }
-}
 
 /// What a step did.
 #[derive(Clone, Copy, Debug)]
@@ -264,7 +100,7 @@ impl<'a> Session<'a> {
     #[inline(never)]
     fn in_words(model: &'a Model<'a>, memory: &'a mut [u32], work: Option<&'a mut [u32]>, sampler: Sampler) -> Result<Self, Error> {
         self_check()?;
-        let state = State::new(&model.network, &model.layout()?, (model.context, model.kv), memory, work)?;
+        let state = model.state(memory, work)?;
         Ok(Self {
             model,
             state,
@@ -304,7 +140,7 @@ impl<'a> Session<'a> {
 
     /// Tokens known so far, fed or waiting to be fed.
     pub fn tokens(&self) -> &[u32] {
-        self.state.tokens.get(..self.known as usize).unwrap_or(&[])
+        self.state.tokens().get(..self.known as usize).unwrap_or(&[])
     }
 
     /// Chooses tokens with `sampler` from now on.
@@ -319,6 +155,7 @@ impl<'a> Session<'a> {
         self.known = 0;
         self.ended = None;
         self.stops.reset();
+        self.state.reset();
     }
 
     /// Puts `text` behind what is known; at the beginning of a text the begin-of-text token goes before it, if the tokenizer wants one. Returns the number of tokens added.
@@ -332,28 +169,18 @@ impl<'a> Session<'a> {
     pub fn prompt(&mut self, text: &[u8]) -> Result<u32, Error> {
         let room = self.model.context - self.known;
         let fresh = self.known == 0;
-        let State { kv, shared, tokens, .. } = &mut self.state;
-        let logits = bytemuck::cast_slice_mut(shared);
-        // Where the room for logits will do, nothing of the cache is lent: all of it counts as used.
         let begun = self.position + u32::from(self.parts > 0);
-        let used = if Tokenizer::scratch_words(text.len()) > logits.len() { begun } else { self.model.context } as usize;
-        let unused = kv.lend_unused(used);
-        let scratch = if unused.len() > logits.len() { unused } else { logits };
-        let encoded = self.model.tokenizer.encode(text, fresh, scratch);
-        let count = *encoded.as_ref().unwrap_or(&0);
-        let place = tokens.get_mut(self.known as usize..).and_then(|rest| rest.get_mut(..count));
-        let fits = match (scratch.get(..count), place) {
-            (Some(found), Some(place)) => {
-                copy(place, found);
-                true
-            }
-            _ => false,
+        let (known, tokenizer) = (self.known as usize, &self.model.tokenizer);
+        let encode = |scratch: &mut [u32], tokens: &mut [u32]| {
+            let count = tokenizer.encode(text, fresh, scratch)?;
+            let place = tokens.get_mut(known..).and_then(|rest| rest.get_mut(..count));
+            let (Some(found), Some(place)) = (scratch.get(..count), place) else {
+                return Err(Error::PromptTooLong { tokens: count as u64, room: u64::from(room) });
+            };
+            copy(place, found);
+            Ok(count)
         };
-        kv.take_back(used);
-        encoded?;
-        if !fits {
-            return Err(Error::PromptTooLong { tokens: count as u64, room: u64::from(room) });
-        }
+        let count = self.state.with_room((begun, self.model.context), Tokenizer::scratch_words(text.len()), encode)?;
         if fresh && count == 0 {
             return Err(Error::NoPrompt);
         }
@@ -367,12 +194,12 @@ impl<'a> Session<'a> {
     /// [`Error::Token`] for one that is not in the vocabulary, [`Error::PromptTooLong`] if they do not fit the context; nothing is added then.
     #[inline(never)]
     pub fn push_tokens(&mut self, tokens: &[u32]) -> Result<(), Error> {
-        let vocab_size = self.model.network.config().vocab_size;
+        let vocab_size = self.model.network.vocab_size();
         if let Some(&found) = tokens.iter().find(|token| **token >= vocab_size) {
             return Err(Error::Token { found, vocab_size });
         }
         let room = self.model.context - self.known;
-        let Some(place) = self.state.tokens.get_mut(self.known as usize..).and_then(|rest| rest.get_mut(..tokens.len())) else {
+        let Some(place) = self.state.tokens_mut().get_mut(self.known as usize..).and_then(|rest| rest.get_mut(..tokens.len())) else {
             return Err(Error::PromptTooLong { tokens: tokens.len() as u64, room: u64::from(room) });
         };
         copy(place, tokens);
@@ -420,22 +247,22 @@ impl<'a> Session<'a> {
     #[inline(never)]
     fn choose(&mut self, fed: u32) -> Result<Step<'a>, Error> {
         self.compute_logits()?;
-        let recent = self.state.tokens.get(..self.position as usize).unwrap_or(&[]);
-        let (logits, order) = State::split_logits(self.state.shared, self.model.network.config().vocab_size);
+        let (logits, order, tokens) = self.state.for_sampler(self.model.network.vocab_size());
+        let recent = tokens.get(..self.position as usize).unwrap_or(&[]);
         let token = self.sampler.sample(logits, order, recent)?;
         // A second begin-of-text means that the model begins another text: this one is over, as llama2.c sees it too.
         let ends = self.model.tokenizer.ends_text(token) || token == self.model.tokenizer.facts().bos;
         if ends && !self.ignore_end_of_text {
             return Ok(self.end(StopReason::EndOfText(token)));
         }
-        if let Some(place) = self.state.tokens.get_mut(self.known as usize) {
+        if let Some(place) = self.state.tokens_mut().get_mut(self.known as usize) {
             *place = token;
             self.known += 1;
         }
         Ok(Step::Token { token, text: self.model.tokenizer.decode(fed, token) })
     }
 
-    /// Feeds all known tokens and returns the logits after the last, [`vocab_size`](crate::format::arch::llama::LlamaConfig::vocab_size) of
+    /// Feeds all known tokens and returns the logits after the last, [`vocab_size`](Network::vocab_size) of
     /// them. They are lost with the next call.
     ///
     /// # Errors
@@ -452,14 +279,14 @@ impl<'a> Session<'a> {
             self.finish();
         }
         self.compute_logits()?;
-        let (logits, _) = State::split_logits(self.state.shared, self.model.network.config().vocab_size);
+        let (logits, _, _) = self.state.for_sampler(self.model.network.vocab_size());
         Ok(logits)
     }
 
     /// What [`Session::logits`] returned, where nothing was done since.
     #[cfg(feature = "probe")]
     pub(crate) fn last_logits(&self) -> &[f32] {
-        self.state.shared.get(..self.model.network.config().vocab_size as usize).unwrap_or(&[])
+        self.state.logits().get(..self.model.network.vocab_size() as usize).unwrap_or(&[])
     }
 
     /// Does a part of feeding the next known token and returns how many layers of it are done: 0 after the embedding, which is the first part, then one more a call. Between two calls
@@ -485,9 +312,48 @@ impl<'a> Session<'a> {
         if self.is_fed() && self.position + 1 < self.known { None } else { self.parts.checked_sub(1) }
     }
 
-    /// The residual stream after the last [`Session::advance`] or [`Session::poll`]: `dim` values.
+    /// The residual stream after the last [`Session::advance`] or [`Session::poll`]: `dim` values; of a dormouse model that of the position that was computed last.
     pub fn residual(&self) -> &[f32] {
-        self.state.x
+        self.state.residual()
+    }
+
+    /// The logits at any `position` of a window that was fed as a whole: of a dormouse model with [`Decoding::Full`](crate::format::layout::Decoding::Full), where each depends on what comes
+    /// after it, too. Feeds all known tokens first.
+    ///
+    /// # Errors
+    /// [`Error::NoPrompt`] for a position that has no token; [`Error::Config`] for another decoding or another model; [`Error::NonFiniteLogits`].
+    #[cfg(feature = "dormouse")]
+    pub fn window_logits(&mut self, position: u32) -> Result<&[f32], Error> {
+        if !self.state.has_window() {
+            return Err(Error::Config { key: ConfigKey::Decoding, rule: Rule::Unsupported, found: 0, allowed: 0 });
+        }
+        if position >= self.known {
+            return Err(Error::NoPrompt);
+        }
+        if self.position < self.known {
+            self.logits()?;
+        }
+        self.model.network.logits(&mut self.state, position)?;
+        let (logits, _, _) = self.state.for_sampler(self.model.network.vocab_size());
+        Ok(logits)
+    }
+
+    /// Puts `token` in the place of the last one that [`Session::step`] chose, which was not fed yet. Where the context has no place for it nothing happens.
+    ///
+    /// # Errors
+    /// [`Error::Token`] for one that is not in the vocabulary.
+    pub fn replace_last(&mut self, token: u32) -> Result<(), Error> {
+        let vocab_size = self.model.network.vocab_size();
+        if token >= vocab_size {
+            return Err(Error::Token { found: token, vocab_size });
+        }
+        let last = self.known.wrapping_sub(1) as usize;
+        if self.position < self.known
+            && let Some(place) = self.state.tokens_mut().get_mut(last)
+        {
+            *place = token;
+        }
+        Ok(())
     }
 
     /// Continues `prompt` by at most `max_tokens` tokens and writes the new text to `out`, whole characters at a time.
@@ -547,22 +413,18 @@ impl<'a> Session<'a> {
         if self.position >= self.known {
             return Err(Error::NoPrompt);
         }
-        Ok(self.state.tokens.get(self.position as usize).copied())
+        Ok(self.state.tokens().get(self.position as usize).copied())
     }
 
     /// Whether the token at the session's position went through all layers, so that its logits can be computed.
     fn is_fed(&self) -> bool {
-        self.parts > self.model.network.config().n_layers
+        self.parts > self.model.network.n_layers()
     }
 
     /// Does the next part of feeding `token`, which is that of the session's position.
     #[inline(never)]
     fn feed_part(&mut self, token: u32) {
-        let (network, position) = (&self.model.network, self.position);
-        match self.parts.checked_sub(1) {
-            None => network.embed(&mut self.state, token, position),
-            Some(layer) => network.layer(&mut self.state, layer, position),
-        }
+        self.model.network.feed_part(&mut self.state, self.parts, token, self.position);
         self.parts += 1;
     }
 

@@ -63,7 +63,7 @@ fn opening_and_binding_a_gigabyte_reads_less_than_a_megabyte() {
     assert!(len > 1_000_000_000, "{len}");
     let loaded = dmexp_tools::decode::Loaded::open(&path).unwrap();
     let model = loaded.model().unwrap();
-    assert_eq!(model.network().config().dim, 24);
+    assert_eq!(model.network().llama().unwrap().config().dim, 24);
     let touched = resident(&path.canonicalize().unwrap());
     println!("{len} bytes opened and bound: {touched} bytes of the file are in memory");
     assert!(touched < 1_000_000, "{touched}");

@@ -308,7 +308,7 @@ fn with_bound<B: Board>(board: &mut B, model: &Model<'_>, task: Task, arena: &mu
 #[cfg(feature = "info")]
 #[inline(never)]
 fn info<B: Board>(board: &mut B, model: &Model<'_>, context: u32) -> Result<(), Error> {
-    let config = model.network().config();
+    let Some(config) = model.network().llama().map(dmexp::models::llama::Llama::config) else { return Ok(()) };
     let arena_len = LlamaLayout::new(config, context, model.kv())?.total_bytes;
     let mut text = Text::new(board.output());
     for (name, value) in [

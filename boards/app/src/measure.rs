@@ -73,7 +73,7 @@ pub(crate) fn steps<B: Board>(board: &mut B, session: &mut Session<'_>, task: St
 #[inline(never)]
 fn begin(session: &mut Session<'_>) -> Result<(), Error> {
     let bos = session.model().tokenizer().facts().bos;
-    let first = if bos < session.model().network().config().vocab_size { bos } else { 0 };
+    let first = if bos < session.model().network().vocab_size() { bos } else { 0 };
     session.push_tokens(&[first])
 }
 

@@ -1,6 +1,7 @@
 //! `dmexp generate`: continues a text.
 
 use super::args;
+use super::dormouse_run;
 use super::failure::{Failure, Outcome, request};
 use super::figures::Pace;
 use super::model::{ModelArgs, encode, needed};
@@ -78,6 +79,9 @@ pub(crate) struct Generate {
     /// Reads \n, \r, \t, \\, \" and \xNN in --prompt and --stop as what they stand for
     #[arg(long)]
     escapes: bool,
+    /// dormouse models: writes as dormouse's own generate does, which puts a printable character in the place of any other byte that is drawn, and goes on with that
+    #[arg(long, conflicts_with = "chat")]
+    compat: bool,
     /// Makes every check of the file first, as dmexp export verify does
     #[arg(long)]
     check: bool,
@@ -192,6 +196,9 @@ pub(crate) fn run(command: &Generate) -> Outcome {
     let mut cpu = command.model.cpu(&opened)?;
     let model = *cpu.model();
     needed(model.tokenizer(), opened.loaded.path())?;
+    if command.compat && model.network().dormouse().is_none() {
+        return Err(request("--compat is for models of dormouse", "leave it out"));
+    }
     let known = encode(model.tokenizer(), &prompt, true)?;
     if known.is_empty() {
         return Err(request("the prompt is empty, and the model has no token that begins a text", "give a --prompt"));
@@ -204,12 +211,15 @@ pub(crate) fn run(command: &Generate) -> Outcome {
     if !command.json {
         let unused = if settings.temperature == 0.0 { " (not used: --temp 0 draws nothing)" } else { "" };
         note(format_args!("seed: {}{unused}", settings.seed));
+        if let Some(line) = dormouse_run::settings(&model) {
+            note(format_args!("{line}"));
+        }
     }
     let mut text = Text::new(command.json, stops);
     if !command.no_echo {
         text.prompt(&prompt)?;
     }
-    let run = generate(&mut session, budget, asked, &mut text).map_err(|error| match error {
+    let run = generate(&mut session, (budget, asked), command.compat, &mut text).map_err(|error| match error {
         Trouble::Model(error) => Failure::Told(opened.loaded.explain(error)),
         Trouble::Output(error) => Failure::Output(error),
     });
@@ -239,6 +249,8 @@ pub(crate) fn run(command: &Generate) -> Outcome {
             "context": model.context(),
             "kv": model.kv().name(),
             "arena_bytes": arena_bytes,
+            "dormouse": dormouse_run::settings_json(&model),
+            "compat": command.compat,
             "prefill": prefill.json(),
             "decode": decode.json(),
         }))?;
@@ -253,7 +265,8 @@ pub(crate) fn run(command: &Generate) -> Outcome {
     };
     note(format_args!("{}; stopped: {reason}", count(run.tokens.len() as u64, "new token")));
     note(format_args!("prefill: {prefill}; decode: {decode}"));
-    note(format_args!("arena: {}, for {} positions with keys and values in {}", bytes(arena_bytes as u64), model.context(), model.kv()));
+    let kept = if model.network().dormouse().is_some() { String::new() } else { format!(" with keys and values in {}", model.kv()) };
+    note(format_args!("arena: {}, for {} positions{kept}", bytes(arena_bytes as u64), model.context()));
     Ok(())
 }
 
@@ -299,7 +312,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-fn generate(session: &mut Session<'_>, budget: u32, asked: bool, text: &mut Text<'_>) -> Result<Run, Trouble> {
+fn generate(session: &mut Session<'_>, (budget, asked): (u32, bool), compat: bool, text: &mut Text<'_>) -> Result<Run, Trouble> {
     let mut run = Run { tokens: Vec::new(), stop: ("max_tokens", None), fed: 0, prefill: 0.0, decoded: 0, decode: 0.0 };
     let mut first = true;
     while (run.tokens.len() as u64) < u64::from(budget) {
@@ -316,8 +329,12 @@ fn generate(session: &mut Session<'_>, budget: u32, asked: bool, text: &mut Text
             Step::Prompt { .. } => continue,
             Step::Token { token, text: piece } => {
                 run.decoded += u64::from(!first);
-                run.tokens.push(token);
-                if text.push(piece.as_bytes())? {
+                let replaced = printable(token).filter(|_| compat);
+                if let Some(byte) = replaced {
+                    session.replace_last(u32::from(byte))?;
+                }
+                run.tokens.push(replaced.map_or(token, u32::from));
+                if text.push(replaced.as_ref().map_or(piece.as_bytes(), std::slice::from_ref))? {
                     run.stop = ("stop_string", None);
                     return Ok(run);
                 }
@@ -337,6 +354,11 @@ fn generate(session: &mut Session<'_>, budget: u32, asked: bool, text: &mut Text
         run.stop = ("context_full", None);
     }
     Ok(run)
+}
+
+/// What dormouse's own `generate` writes in the place of a byte that is no printable ASCII character; `None` for one that is.
+fn printable(byte: u32) -> Option<u8> {
+    if (32..=126).contains(&byte) { None } else { Some(32 + (byte % 95) as u8) }
 }
 
 /// Where text goes: to stdout at once, or, where it is kept for JSON, nowhere yet.

@@ -1,5 +1,6 @@
 //! `dmexp export info`: what a file is and all of its header.
 
+use super::dormouse_words;
 use super::failure::{Failure, Outcome};
 use super::figures::{TensorLine, by_dtype, tensor_table};
 use super::header;
@@ -66,6 +67,11 @@ pub(crate) fn run(command: &Info) -> Outcome {
         found.print(command.tensors)?;
     }
     if found.is_sound() { Ok(()) } else { Err(Failure::FoundWrong) }
+}
+
+/// Whether this version runs models of this architecture.
+const fn runs_here(architecture: Architecture) -> bool {
+    matches!(architecture, Architecture::Llama | Architecture::Dormouse)
 }
 
 impl<'a> Found<'a> {
@@ -158,7 +164,7 @@ impl<'a> Found<'a> {
             "bytes": self.file_bytes,
             "format": self.file.version(),
             "architecture": self.file.architecture().name(),
-            "runs_here": self.file.architecture() == Architecture::Llama,
+            "runs_here": runs_here(self.file.architecture()),
             "num_params": self.file.num_params(),
             "num_tensors": self.file.num_tensors(),
             "alignment": self.file.alignment(),
@@ -179,6 +185,10 @@ impl<'a> Found<'a> {
             "golden": golden.collect::<Vec<_>>(),
             "header": serde_json::to_value(&self.header).unwrap_or(Value::Null),
         });
+        let words = dormouse_words::lines(&self.file);
+        if !words.is_empty() {
+            value["model"] = words.into_iter().map(|(name, text)| (name.to_owned(), Value::String(text))).collect();
+        }
         if let Some((model, types)) = &self.layers {
             value["layers"] = layer_json(model, types);
         }
@@ -224,7 +234,8 @@ impl<'a> Found<'a> {
             let what = format!("{f16} for {context} positions with --kv f16; {f32} with f32, {q8} with q8");
             rows.push(("memory to run", what));
         }
-        if file.architecture() != Architecture::Llama {
+        rows.extend(dormouse_words::lines(file));
+        if !runs_here(file.architecture()) {
             rows.push(("runs here", "no: this version lists and checks this architecture, it does not run it".to_owned()));
         }
         facts(&mut out, &rows)?;

@@ -1,17 +1,18 @@
 //! `dmexp logits`: what a model says of every position of a given text.
 
 use super::args;
+use super::dormouse_run;
 use super::failure::{Outcome, request};
 use super::model::{ModelArgs, encode, known, needed};
 use super::output::{bytes, count, float, json, quoted, table};
 use super::tokenize::piece;
-use clap::Args;
-use dmexp::Sampler;
+use clap::{Args, ValueEnum};
 use dmexp::tokenizer::Tokenizer;
+use dmexp::{Model, Sampler, Session};
 use dmexp_format::tokenizer::TokenizerKind;
 use dmexp_tools::decode::Decoder;
 use dmexp_tools::decode::golden::top5;
-use dmexp_tools::error::Error;
+use dmexp_tools::error::{Error, Result};
 use dmexp_tools::target::Target;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -37,12 +38,59 @@ pub(crate) struct Logits {
     /// A text, with the token before it that begins a text; - is stdin
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     text: Option<OsString>,
+    /// dormouse models: prefix gives each row as generation would see it, from the bytes up to it; full gives all rows of one window, where bytes that come after change them, too
+    #[arg(long, value_name = "prefix|full", default_value = "prefix")]
+    convention: Convention,
     /// The file to write
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Prints JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Which bytes a position's logits know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Convention {
+    /// Those up to it.
+    Prefix,
+    /// All of the window.
+    Full,
+}
+
+impl Convention {
+    /// The word for it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Prefix => "prefix",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// The logits of all positions of `tokens`, which begin a text, by this convention. With [`Convention::Full`] the session is one of full decoding.
+pub(crate) fn rows(
+    session: &mut Session<'_>,
+    convention: Convention,
+    tokens: &[u32],
+    each: &mut dyn FnMut(u32, &[f32]) -> Result<()>,
+) -> Result<()> {
+    if convention == Convention::Prefix {
+        return Decoder::logits(session, tokens, each);
+    }
+    session.push_tokens(tokens)?;
+    for position in 0..tokens.len() as u32 {
+        each(position, session.window_logits(position)?)?;
+    }
+    Ok(())
+}
+
+/// Whether this convention is the other one for this model: where no state goes on from one iteration to the next they are the same.
+pub(crate) fn told_apart(convention: Convention, model: &Model<'_>) -> Convention {
+    match model.network().dormouse() {
+        Some(network) if network.config().is_causal() => Convention::Prefix,
+        _ => convention,
+    }
 }
 
 /// The best tokens at a position.
@@ -56,9 +104,9 @@ struct Row {
 pub(crate) fn run(command: &Logits) -> Outcome {
     let opened = command.model.open()?;
     let target = command.out.as_deref().map(|out| Target::new(out, command.model.files())).transpose()?;
-    let mut cpu = command.model.cpu(&opened)?;
+    let mut cpu = command.model.cpu_for(&opened, command.convention)?;
     let model = *cpu.model();
-    let vocab_size = model.network().config().vocab_size;
+    let vocab_size = model.network().vocab_size();
     let tokens = match (&command.tokens, &command.text) {
         (Some(tokens), _) => args::tokens_or_stdin(tokens)?,
         (None, Some(text)) => {
@@ -78,7 +126,7 @@ pub(crate) fn run(command: &Logits) -> Outcome {
     let mut session = cpu.session(Sampler::greedy())?;
     let mut rows = Vec::new();
     let mut feed = |out: &mut dyn Write| {
-        Decoder::logits(&mut session, &tokens, &mut |position, logits| {
+        self::rows(&mut session, told_apart(command.convention, &model), &tokens, &mut |position, logits| {
             for logit in logits {
                 out.write_all(&logit.to_le_bytes())
                     .map_err(|error| Error::unwritable(command.out.as_deref().unwrap_or("-".as_ref()), error))?;
@@ -98,6 +146,8 @@ pub(crate) fn run(command: &Logits) -> Outcome {
             "vocab_size": vocab_size,
             "context": model.context(),
             "kv": model.kv().name(),
+            "convention": command.convention.name(),
+            "dormouse": dormouse_run::settings_json(&model),
             "out": command.out.as_ref().map(|out| out.to_string_lossy()),
             "positions": rows.iter().map(as_json).collect::<Vec<_>>(),
         }))?);

@@ -6,6 +6,8 @@ mod compare;
 mod completions;
 mod detokenize;
 mod dormouse;
+mod dormouse_run;
+mod dormouse_words;
 mod export_onto;
 mod export_run;
 mod export_to;
@@ -20,6 +22,7 @@ mod man;
 mod model;
 mod new;
 mod output;
+mod score;
 mod strip;
 mod tokenize;
 mod verify;
@@ -59,6 +62,7 @@ enum Command {
     Tokenize(tokenize::Tokenize),
     Detokenize(detokenize::Detokenize),
     Logits(logits::Logits),
+    Score(score::Score),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -117,6 +121,7 @@ fn run(command: Command) -> Outcome {
         Command::Tokenize(command) => tokenize::run(&command),
         Command::Detokenize(command) => detokenize::run(&command),
         Command::Logits(command) => logits::run(&command),
+        Command::Score(command) => score::run(&command),
         Command::Completions(command) => completions::run(&command, &mut Cli::command()),
         Command::Man(command) => man::run(&command, Cli::command()),
     }

@@ -1,15 +1,18 @@
 //! Opening what a command runs: the file, and a tokenizer for it where it carries none.
 
 use super::args;
+use super::dormouse_run::DormouseRunArgs;
 use super::failure::{Outcome, request};
+use super::logits::Convention;
 use clap::Args;
 use dmexp::tokenizer::Tokenizer;
 use dmexp_format::KvDType;
 use dmexp_format::arch::Architecture;
 use dmexp_format::file::ModelFile;
+use dmexp_format::layout::Decoding;
 use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
 use dmexp_tools::checkpoint::{Kind, TokenizerSource, beside, recognise_path, tokenizer_file};
-use dmexp_tools::decode::{Cpu, CpuOptions, Loaded, TokenizerArrays};
+use dmexp_tools::decode::{Cpu, CpuOptions, DormouseOptions, Loaded, TokenizerArrays};
 use dmexp_tools::error::{Error, Result};
 use dmexp_tools::text;
 use std::ffi::{OsStr, OsString};
@@ -30,6 +33,8 @@ pub(crate) struct ModelArgs {
     /// How keys and values are kept: f32, or f16 in half the memory
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = args::kv)]
     pub(crate) kv: KvDType,
+    #[command(flatten)]
+    pub(crate) dormouse: DormouseRunArgs,
 }
 
 impl ModelArgs {
@@ -46,8 +51,24 @@ impl ModelArgs {
 
     /// The model with the memory for one text.
     pub(crate) fn cpu<'o>(&self, opened: &'o Opened) -> Outcome<Cpu<'o>> {
+        self.cpu_with(opened, self.dormouse.options())
+    }
+
+    /// The same, to be asked by this convention.
+    pub(crate) fn cpu_for<'o>(&self, opened: &'o Opened, convention: Convention) -> Outcome<Cpu<'o>> {
+        let options = self.dormouse.options();
+        match (convention, options.decoding) {
+            (Convention::Prefix, _) => self.cpu_with(opened, options),
+            (Convention::Full, None | Some(Decoding::Full)) => {
+                self.cpu_with(opened, DormouseOptions { decoding: Some(Decoding::Full), ..options })
+            }
+            (Convention::Full, Some(_)) => Err(request("--convention full takes --decoding full", "leave --decoding out")),
+        }
+    }
+
+    fn cpu_with<'o>(&self, opened: &'o Opened, dormouse: DormouseOptions) -> Outcome<Cpu<'o>> {
         let tokenizer = opened.arrays.as_ref().map(TokenizerArrays::tokenizer).transpose()?;
-        Ok(Cpu::new(&opened.loaded, &CpuOptions { context: self.context, kv: self.kv, tokenizer })?)
+        Ok(Cpu::with_dormouse(&opened.loaded, &CpuOptions { context: self.context, kv: self.kv, tokenizer }, &dormouse)?)
     }
 }
 
@@ -64,6 +85,7 @@ impl Opened {
         let loaded = Loaded::open(export)?;
         let arrays = match tokenizer {
             None => None,
+            Some(name) if name == "bytes" && loaded.file()?.architecture() == Architecture::Dormouse => None,
             Some(name) => Some(TokenizerArrays::new(&for_file(&loaded.file()?, name).map_err(|error| named(error, export))?)),
         };
         runs(&loaded)?;
@@ -84,7 +106,7 @@ impl Opened {
 /// Refuses a file whose architecture can be listed and checked but not run.
 fn runs(loaded: &Loaded) -> Result<()> {
     match loaded.file()?.architecture() {
-        Architecture::Llama => Ok(()),
+        Architecture::Llama | Architecture::Dormouse => Ok(()),
         other => {
             let what = format!("is a model of the architecture {:?}, which this version cannot run", other.name());
             Err(Error::not_a_model(what).advise("dmexp export info and verify read it all the same").in_file(loaded.path()))
@@ -106,6 +128,9 @@ fn for_file(file: &ModelFile<'_>, name: &OsStr) -> Result<TokenizerSource> {
     let facts = file.tokenizer_facts()?;
     if facts.kind != TokenizerKind::None {
         return Err(Error::mismatch("carries its own tokenizer").advise("leave --tokenizer out"));
+    }
+    if file.architecture() == Architecture::Dormouse {
+        return Err(Error::mismatch("is a model of dormouse, whose tokens are bytes").advise("leave --tokenizer out"));
     }
     let vocab_size = file.llama_config()?.vocab_size;
     if name == "bytes" {

@@ -2,9 +2,11 @@
 
 use super::Loaded;
 use crate::error::{Class, Error, Result};
+use dmexp::models::dormouse::Factors;
 use dmexp::tokenizer::Tokenizer;
 use dmexp::{Model, Sampler, Session};
 use dmexp_format::KvDType;
+use dmexp_format::layout::Decoding;
 
 /// How to run a model.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +17,17 @@ pub struct CpuOptions<'a> {
     pub kv: KvDType,
     /// A tokenizer to use instead of the file's own (format-1 files carry none): see [`super::TokenizerArrays`].
     pub tokenizer: Option<Tokenizer<'a>>,
+}
+
+/// How to run a model of dormouse; `None` is what the file says or, where it does not, what dormouse does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DormouseOptions {
+    /// How positions before the last are treated.
+    pub decoding: Option<Decoding>,
+    /// What the results of the recurrence are multiplied by.
+    pub kda_scale: Option<f32>,
+    /// How ternary factors are taken.
+    pub factors: Option<Factors>,
 }
 
 /// A model with the memory of one session.
@@ -32,12 +45,24 @@ impl<'a> Cpu<'a> {
     /// Those of [`Loaded::model`]; [`Class::Request`] for a context of 0 or more than the model allows, or more memory than there is (says how much);
     /// [`Class::Mismatch`] for a tokenizer that has not as many pieces as the model has tokens.
     pub fn new(loaded: &'a Loaded, options: &CpuOptions<'a>) -> Result<Self> {
-        let mut model = loaded.model()?.with_kv(options.kv);
+        Self::with_dormouse(loaded, options, &DormouseOptions::default())
+    }
+
+    /// The same, with what only models of dormouse take.
+    ///
+    /// # Errors
+    /// Those of [`Cpu::new`]; [`Class::Request`] where the model is another, or cannot be run in this way.
+    pub fn with_dormouse(loaded: &'a Loaded, options: &CpuOptions<'a>, dormouse: &DormouseOptions) -> Result<Self> {
+        let mut model = dormouse.apply(loaded, loaded.model()?)?;
+        // Those of a model of dormouse are always kept as they are.
+        if model.network().dormouse().is_none() {
+            model = model.with_kv(options.kv);
+        }
         if let Some(context) = options.context {
             model = model.with_context(context);
         }
         if let Some(tokenizer) = options.tokenizer {
-            let (pieces, vocab_size) = (tokenizer.facts().n_pieces, model.network().config().vocab_size);
+            let (pieces, vocab_size) = (tokenizer.facts().n_pieces, model.network().vocab_size());
             if pieces != vocab_size {
                 let what = format!("has {vocab_size} tokens, but the tokenizer has {pieces} pieces");
                 return Err(Error::mismatch(what).advise("name the tokenizer that the model was trained with").in_file(loaded.path()));
@@ -72,5 +97,26 @@ impl<'a> Cpu<'a> {
     /// Those of [`Session::new`], with the path.
     pub fn session(&mut self, sampler: Sampler) -> Result<Session<'_>> {
         Session::new(&self.model, self.arena.as_mut_slice(), sampler).map_err(|error| self.loaded.explain(error))
+    }
+}
+
+impl DormouseOptions {
+    fn apply<'a>(&self, loaded: &Loaded, model: Model<'a>) -> Result<Model<'a>> {
+        let Some(network) = model.network().dormouse() else {
+            if self.decoding.is_none() && self.kda_scale.is_none() && self.factors.is_none() {
+                return Ok(model);
+            }
+            let what = "is no model of dormouse: --decoding, --kda-scale, --factors and --convention full are for those";
+            return Err(Error::new(Class::Request, what).advise("leave them out").in_file(loaded.path()));
+        };
+        let mut network = *network;
+        let request = |error: dmexp_format::Error| Error::new(Class::Request, error.to_string()).in_file(loaded.path());
+        if let Some(scale) = self.kda_scale {
+            network = network.with_kda_scale(scale).map_err(request)?;
+        }
+        if let Some(factors) = self.factors {
+            network = network.with_factors(factors).map_err(request)?;
+        }
+        Ok(model.with_dormouse(network).with_decoding(self.decoding.unwrap_or_default()))
     }
 }

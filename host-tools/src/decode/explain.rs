@@ -45,6 +45,7 @@ fn class_and_advice(error: &FormatError) -> (Class, &'static str) {
         FormatError::Config { .. }
         | FormatError::TensorName { .. }
         | FormatError::Shape { .. }
+        | FormatError::MissingTensor { .. }
         | FormatError::Tokenizer { .. }
         | FormatError::Layer { .. }
         | FormatError::Node { .. }

@@ -90,6 +90,13 @@ impl Loaded {
             | FormatError::Checksum { tensor, .. } => Some(tensor),
             _ => None,
         };
+        if let FormatError::MissingTensor { wanted } = error {
+            let spec = self.file().ok().and_then(|file| file.dormouse_config().ok()?.tensor(wanted));
+            let name = spec.map_or_else(|| format!("tensor {wanted}"), |spec| format!("the tensor {spec} {:?}", spec.dims.as_slice()));
+            return Error::mismatch(format!("has not {name}, which the configuration calls for"))
+                .advise("export it again")
+                .in_file(self.path());
+        }
         let name = number.and_then(|number| self.file().ok()?.tensor_name(number));
         let explained = Error::from(error).in_file(self.path());
         match name {

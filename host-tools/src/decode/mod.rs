@@ -13,7 +13,7 @@ pub mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use cpu::{Cpu, CpuOptions};
+pub use cpu::{Cpu, CpuOptions, DormouseOptions};
 pub use golden::golden_check;
 pub use loaded::Loaded;
 pub use tokenizer::TokenizerArrays;
@@ -62,7 +62,7 @@ pub trait Decoder {
 
 impl Decoder for Session<'_> {
     fn vocab_size(&self) -> u32 {
-        self.model().network().config().vocab_size
+        self.model().network().vocab_size()
     }
 
     fn context(&self) -> u32 {

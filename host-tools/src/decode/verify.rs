@@ -92,7 +92,7 @@ fn verify_loaded(loaded: &Loaded, report: &mut VerifyReport) -> Result<()> {
     // What this crate checks itself.
     left.retain(|left| ![host::TOKENIZER_ARRAYS, host::GOLDEN_VECTORS].contains(&left.check));
     let file = loaded.file()?;
-    if file.architecture() == Architecture::Llama {
+    if matches!(file.architecture(), Architecture::Llama | Architecture::Dormouse) {
         let model = loaded.model();
         let failed = model.is_err();
         report.add("model: it can be run, and its tokenizer's arrays agree with each other", outcome(model.map(|_| ())));
@@ -133,5 +133,8 @@ fn explained(loaded: &Loaded, error: host::VerifyError) -> Error {
 pub(crate) fn after_export(loaded: &Loaded) -> Result<()> {
     host::verify_with(loaded.bytes(), &mut |piece| loaded.release(piece)).map_err(|error| explained(loaded, error))?;
     // Other architectures are checked by `host::verify` as far as they go.
-    if loaded.file()?.architecture() == Architecture::Llama { loaded.model().map(|_| ()) } else { Ok(()) }
+    match loaded.file()?.architecture() {
+        Architecture::Llama | Architecture::Dormouse => loaded.model().map(|_| ()),
+        _ => Ok(()),
+    }
 }

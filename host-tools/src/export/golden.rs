@@ -19,7 +19,7 @@ const TOKENS: u32 = 32;
 /// [`Class::Damaged`](crate::error::Class::Damaged) where the logits are not finite; [`Class::Cancelled`](crate::error::Class::Cancelled).
 pub(super) fn compute(loaded: &Loaded, watch: &mut Watch<'_>) -> Result<(Vec<Golden>, Option<String>)> {
     let model = loaded.model()?;
-    let n = model.network().config().max_seq_len.min(TOKENS);
+    let n = model.network().max_seq_len().min(TOKENS);
     let first = match model.tokenizer().facts().bos {
         NO_TOKEN => 0,
         bos => bos,

@@ -61,7 +61,7 @@ pub(super) fn measure(
 
     let tokens = windows(&text, WINDOWS, WINDOW).into_iter().map(|window| encode(reference.model()?.tokenizer(), window));
     let mut tokens = tokens.collect::<Result<Vec<_>>>().map_err(|error| error.in_file(path))?;
-    let longest = exported.model()?.network().config().max_seq_len;
+    let longest = exported.model()?.network().max_seq_len();
     for tokens in &mut tokens {
         tokens.truncate(longest as usize);
     }

@@ -131,6 +131,11 @@ pub enum Error {
         /// The dims that the configuration calls for.
         expected: [u32; 4],
     },
+    /// A tensor that the configuration calls for is not there.
+    MissingTensor {
+        /// Its number among those that the configuration calls for.
+        wanted: u32,
+    },
     /// A layer of a sequential model is wrong, by itself or for the inputs that it is given.
     Layer {
         /// Its number.

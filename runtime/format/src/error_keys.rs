@@ -37,6 +37,36 @@ pub enum ConfigKey {
     Provenance,
     /// A key that is not known where an unknown key would change the function.
     Other,
+    DModel,
+    DFfn,
+    Vocab,
+    MaxIter,
+    Rank,
+    UseKda,
+    /// `use_gr`, `use_attnres` and `use_mhc`: one at most.
+    ResidualArm,
+    MhcStreams,
+    NExperts,
+    MoeTopk,
+    EngramRows,
+    EngramOrders,
+    EngramDim,
+    EngramLamMax,
+    MorK,
+    ActQuant,
+    ActGroup,
+    KdaScale,
+    /// A key of dormouse's that turns an arm on or off.
+    Flag,
+    Bf16,
+    UseMsa,
+    UseByteflow,
+    /// A key of dormouse's that only its training reads.
+    Training,
+    /// How ternary factors are to be taken: asked for, not read from a file.
+    Factors,
+    /// How old positions are to be treated: asked for, not read from a file.
+    Decoding,
 }
 
 /// A fact of the tokenizer.
@@ -132,11 +162,36 @@ impl ConfigKey {
             Self::SlidingWindow => "sliding_window",
             Self::Provenance => "source, step, flushed, max_abs or min_nonzero_abs",
             Self::Other => "(unknown key)",
+            Self::DModel => "d_model",
+            Self::DFfn => "d_ffn",
+            Self::Vocab => "vocab",
+            Self::MaxIter => "max_iter",
+            Self::Rank => "rank",
+            Self::UseKda => "use_kda together with use_plain_attn",
+            Self::ResidualArm => "use_gr, use_attnres or use_mhc, more than one",
+            Self::MhcStreams => "mhc_streams",
+            Self::NExperts => "n_experts",
+            Self::MoeTopk => "moe_topk",
+            Self::EngramRows => "engram_rows",
+            Self::EngramOrders => "engram_orders",
+            Self::EngramDim => "engram_dim",
+            Self::EngramLamMax => "engram_lam_max",
+            Self::MorK => "mor_k",
+            Self::ActQuant => "act_quant",
+            Self::ActGroup => "act_group",
+            Self::KdaScale => "kda_scale",
+            Self::Flag => "a key that turns an arm on or off",
+            Self::Bf16 => "bf16 = true",
+            Self::UseMsa => "use_msa = true",
+            Self::UseByteflow => "use_byteflow = true",
+            Self::Training => "a key of the training",
+            Self::Decoding => "logits of other positions than the last, with another decoding than full,",
+            Self::Factors => "factors other than ternary, of a file that holds their codes alone,",
         }
     }
 
     /// Whether the value found stands for the bits of an `f32`.
     pub const fn is_float(self) -> bool {
-        matches!(self, Self::NormEps | Self::RopeTheta | Self::RopeInvFreq | Self::AttentionFactor)
+        matches!(self, Self::NormEps | Self::RopeTheta | Self::RopeInvFreq | Self::AttentionFactor | Self::EngramLamMax | Self::KdaScale)
     }
 }

@@ -95,6 +95,7 @@ impl fmt::Display for Error {
             Self::Tensor { tensor, rule, found, allowed: u64::MAX } => write!(f, "tensor {tensor} (see byte {found} of the file) {rule}"),
             Self::Tensor { tensor, rule, found, allowed } => write!(f, "tensor {tensor}: {found} {rule} ({allowed})"),
             Self::TensorName { tensor } => write!(f, "tensor {tensor} is not the one that the configuration calls for"),
+            Self::MissingTensor { wanted } => write!(f, "tensor {wanted} of those that the configuration calls for is missing"),
             Self::Shape { tensor, found, expected } => {
                 write!(f, "tensor {tensor} has dims {}, the configuration calls for {}", Sizes(found), Sizes(expected))
             }

@@ -1,5 +1,6 @@
 //! How much memory a configuration needs, as constants: the sizes by which `dmexp::Arena` is carved.
 
+pub use crate::arch::dormouse::layout::{Decoding, DormouseLayout};
 use crate::arch::llama::LlamaConfig;
 use crate::bytes::align_up;
 use crate::planes::GROUP_MULTIPLE;

@@ -248,7 +248,7 @@ impl<'m> State<'m> {
         if !is_built(kv) {
             return Err(Error::KvNotBuilt { kv });
         }
-        let (cache, work) = banks(layout, memory, work)?;
+        let (cache, work) = banks((layout.kv_bytes, layout.total_bytes), memory, work)?;
         let mut carve = Carve::new(work);
         let inv_freq = carve.floats(layout.inv_freq);
         let heads = (model.config.n_kv_heads as usize, model.config.head_dim as usize);

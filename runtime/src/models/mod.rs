@@ -2,5 +2,7 @@
 
 #[cfg(all(feature = "llama", feature = "files"))]
 mod copies;
+#[cfg(feature = "dormouse")]
+pub mod dormouse;
 #[cfg(feature = "llama")]
 pub mod llama;

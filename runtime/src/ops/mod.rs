@@ -12,6 +12,8 @@ pub mod activation;
 pub mod attention;
 pub mod check;
 pub(crate) mod chip;
+#[cfg(any(feature = "dormouse", test))]
+pub mod columns;
 pub mod convert;
 pub mod ffn;
 pub(crate) mod integer;
@@ -23,6 +25,8 @@ pub mod norm;
 pub(crate) mod parts;
 pub(crate) mod portable;
 pub(crate) mod quantise;
+#[cfg(any(feature = "dormouse", test))]
+pub(crate) mod rare;
 pub mod rope;
 pub mod sum;
 

@@ -165,14 +165,14 @@ impl<W: Write> Answer<'_, '_, '_, '_, W> {
 
     fn facts(&self) -> Facts {
         let model = self.session.model();
-        let config = model.network().config();
+        let network = model.network();
         Facts {
-            dim: config.dim,
-            n_layers: config.n_layers,
-            vocab_size: config.vocab_size,
+            dim: network.dim(),
+            n_layers: network.n_layers(),
+            vocab_size: network.vocab_size(),
             context: model.context(),
             kv: model.kv() as u32,
-            tensors: model.network().num_tensors(),
+            tensors: network.num_tensors(),
             goldens: self.about.goldens.clone().map_or(0, |goldens| goldens.count() as u32),
         }
     }
@@ -234,7 +234,7 @@ impl<W: Write> Answer<'_, '_, '_, '_, W> {
 
     fn layers(&mut self, text: u32, position: u32, token: u32, layers: u32) -> Result<bool, Refusal> {
         self.same_text(text)?;
-        let n_layers = self.session.model().network().config().n_layers;
+        let n_layers = self.session.model().network().n_layers();
         if layers > n_layers {
             return Err(Refusal::Range(Fact::Layers, n_layers));
         }
@@ -269,7 +269,7 @@ impl<W: Write> Answer<'_, '_, '_, '_, W> {
                     return Err(self.elsewhere());
                 }
                 *self.last = Last::None;
-                sent = self.advance(self.session.model().network().config().n_layers)?;
+                sent = self.advance(self.session.model().network().n_layers())?;
                 let logits = match self.session.logits() {
                     Ok(logits) => logits,
                     Err(error) => return Err(Self::refused(self.last, position, error)),
@@ -346,7 +346,7 @@ impl<W: Write> Answer<'_, '_, '_, '_, W> {
         if len > model.context() {
             return Err(Refusal::NoRoom);
         }
-        let n_layers = model.network().config().n_layers;
+        let n_layers = model.network().n_layers();
         self.begin(0);
         let (mut tokens, mut tested, mut sent) = (golden.tokens(), Tested { positions: 0, wrong: None }, true);
         for known in golden.positions() {

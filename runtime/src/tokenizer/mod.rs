@@ -35,6 +35,10 @@ impl<'a> Tokenizer<'a> {
     /// No tokenizer: encoding is an error, decoding gives nothing.
     pub const NONE: Self = Self::from_parts(TokenizerFacts::NONE, [TensorView::EMPTY; 4]);
 
+    /// One token a byte, of its value, and no others.
+    pub const BYTES: Self =
+        Self::from_parts(TokenizerFacts { kind: TokenizerKind::Bytes, n_pieces: 256, ..TokenizerFacts::NONE }, [TensorView::EMPTY; 4]);
+
     /// A tokenizer of `facts` with `arrays` in the order of [`TokenizerKind::arrays`] (any, where the kind has none).
     ///
     /// Nothing is checked here: `include_model!` did so at compile time, others call [`Tokenizer::check`] next. With arrays that were not

@@ -1,5 +1,6 @@
 //! The architectures: for each its configuration, the checks on it, and the tensors it wants, in the order in which files list them.
 
+pub mod dormouse;
 pub mod llama;
 pub mod llama_tensors;
 pub mod sequential;
@@ -11,7 +12,7 @@ pub mod sequential;
 pub enum Architecture {
     /// Llama-family decoders: [`llama`].
     Llama = 1,
-    /// The dormouse byte model (listed and verified here; decoding it is another matter).
+    /// The dormouse byte model: [`dormouse`].
     Dormouse = 2,
     /// Small networks of layers, in sequence or as a graph: [`sequential`].
     Sequential = 3,

@@ -2,8 +2,8 @@
 
 use super::fixed::INDEX_LIMIT;
 use super::golden::{self, Goldens};
-use crate::arch::Architecture;
 use crate::arch::llama::{CONFIG_RECORD_LEN, LlamaConfig, TensorKind};
+use crate::arch::{Architecture, dormouse};
 use crate::bytes::{array, part, same, u16_at, u32_at, u64_at};
 use crate::tokenizer::{NO_TOKEN, TOKENIZER_RECORD_LEN, TokenizerFacts, TokenizerKind};
 use crate::{ARITHMETIC, ConfigKey, DType, Dims, Error, Part, Planes, Rule, TensorView, TokenizerKey};
@@ -192,8 +192,7 @@ impl<'a> Index<'a> {
                 }
                 found
             }
-            // Its configuration record is not laid down yet.
-            Some(Architecture::Dormouse) => return Err(layout(Part::Index, Rule::Unsupported, 2, code, 1)),
+            Some(Architecture::Dormouse) => dormouse::CONFIG_RECORD_LEN as u32,
             None => return Err(Error::UnknownArchitecture { code }),
         };
         let arithmetic = u32_at(head, 4);

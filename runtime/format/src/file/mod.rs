@@ -15,6 +15,7 @@ mod verify;
 mod tests;
 
 use crate::arch::Architecture;
+use crate::arch::dormouse::DormouseConfig;
 use crate::arch::llama::{LlamaConfig, TensorKind};
 use crate::arch::sequential::Sequential;
 use crate::bytes::part;
@@ -300,6 +301,22 @@ impl<'a> ModelFile<'a> {
             #[cfg(feature = "toml")]
             Container::V1(header) => Ok(header.llama()?.0),
             Container::V2(index) => index.llama_config(),
+        }
+    }
+
+    /// The configuration of a dormouse model, checked now: `open` looks at its form alone, so that firmware for other architectures has no code for it.
+    ///
+    /// # Errors
+    /// [`Error::OtherArchitecture`]; [`Error::Config`] with the first key that is wrong.
+    pub fn dormouse_config(&self) -> Result<DormouseConfig, Error> {
+        match &self.container {
+            #[cfg(feature = "toml")]
+            Container::V1(header) => header.dormouse(),
+            Container::V2(index) if index.architecture() == Architecture::Dormouse => DormouseConfig::parse(index.config_bytes()),
+            Container::V2(index) => {
+                let (found, expected) = (index.architecture().code(), Architecture::Dormouse.code());
+                Err(Error::OtherArchitecture { found, expected })
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::{Figures, Header, HeaderError, HeaderV1, TensorMeter, derive_index};
 use crate::arch::llama_tensors::check_tensors;
-use crate::arch::{Architecture, sequential};
+use crate::arch::{Architecture, dormouse, sequential};
 use crate::file::ModelFile;
 use crate::{DType, Error};
 use half::{bf16, f16};
@@ -112,6 +112,7 @@ fn verify_v2(
     report.done.push("index: records, configuration, tokenizer facts, names (none given twice), offsets, golden vectors' form");
     match file.architecture() {
         Architecture::Sequential => sequential::check_tensors(file).map(|_| ())?,
+        Architecture::Dormouse => dormouse::check::check_tensors(file).map(|_| ())?,
         _ => check_tensors(file).map(|_| ())?,
     }
     let header = match text {
@@ -170,8 +171,7 @@ fn verify_v1(file: &ModelFile<'_>, text: &str, report: &mut Report, read: &mut d
         check_list_v1(file, &header)?;
         check_frequencies(file, report)?;
     } else {
-        let why = format!("the architecture {:?} is not built into this version", architecture.name());
-        report.left.push(Left { check: "the configuration, and whether it calls for these tensors", why });
+        check_dormouse_v1(file, report)?;
     }
     file.verify_payload_with(read)?;
     report.done.push("checksum of the payload; weights are finite");
@@ -185,6 +185,31 @@ fn verify_v1(file: &ModelFile<'_>, text: &str, report: &mut Report, read: &mut d
     report.done.push(check_figures_v1(&header, architecture, &measured)?);
     report.left.push(Left { check: "flushed", why: "only the exporter saw the values that became 0".into() });
     report.left.push(Left { check: "damage to the header", why: "format 1 has no checksum over it".into() });
+    Ok(())
+}
+
+/// The configuration of a dormouse model and its tensors; and what could be changed in such a header without anything else of the file contradicting it.
+fn check_dormouse_v1(file: &ModelFile<'_>, report: &mut Report) -> Result<(), VerifyError> {
+    let checked = dormouse::check::check_tensors(file)?;
+    report.done.push("the configuration, every value of it, and the architecture's tensors by name and dims, no other but aux.*");
+    let config = checked.config;
+    let unseen = ["norm_eps", "max_seq_len", "engram_lam_max", "n_heads against head_dim", "moe_topk", "mor_k", "act_quant"];
+    let arms = [("use_kda", config.attention != dormouse::Attention::None), ("use_engram", config.use_engram), ("use_mor", config.use_mor)];
+    let arms: Vec<String> = arms.iter().map(|(name, on)| format!("{name} (here {on})")).collect();
+    let why = format!(
+        "the tensors are the same whatever {} and the arms {} say: compare the header's CRC-32, {:08x}, with that of the file as it was exported",
+        unseen.join(", "),
+        arms.join(", "),
+        crate::crc32::checksum(&[file.header_text().unwrap_or_default().as_bytes()])
+    );
+    report.left.push(Left { check: "keys of the configuration that no tensor shows", why });
+    if checked.config.kda_scale.is_none() && config.attention == dormouse::Attention::Kda {
+        let why = match checked.age {
+            dormouse::check::Age::Before => "the file does not say; its confidence head is of old, so 1 is taken",
+            _ => "the file does not say; 1 / sqrt(head_dim) is taken, as dormouse does since 2026-10-02",
+        };
+        report.left.push(Left { check: "kda_scale", why: why.to_owned() });
+    }
     Ok(())
 }
 

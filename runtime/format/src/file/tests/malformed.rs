@@ -411,7 +411,8 @@ fn class_14_golden_vectors_are_checked() {
 fn class_16_parts_of_the_index_that_disagree_are_refused() {
     assert_eq!(layout(index_refused(|b, at| put_u16(b, at, 2))), (Part::Index, Rule::Equal));
     assert_eq!(index_refused(|b, at| put_u16(b, at + 2, 9)), Error::UnknownArchitecture { code: 9 });
-    assert_eq!(layout(index_refused(|b, at| put_u16(b, at + 2, 2))), (Part::Index, Rule::Unsupported));
+    // A model of dormouse has another configuration record.
+    assert_eq!(layout(index_refused(|b, at| put_u16(b, at + 2, 2))), (Part::Config, Rule::Overlap));
     assert_eq!(index_refused(|b, at| put_u32(b, at + 4, 2)), Error::Arithmetic { found: 2, expected: 1 });
     assert_eq!(layout(index_refused(|b, at| put_u32(b, at + 60, 1))), (Part::Index, Rule::Zero));
     let fields =

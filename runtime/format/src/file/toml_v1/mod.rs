@@ -2,11 +2,13 @@
 //!
 //! `Header::parse` walks through it once and checks everything; what is asked for later is found by walking again.
 
+mod dormouse;
 mod llama;
 mod scan;
 
 use super::index::{NAME_LIMIT, TENSOR_LIMIT, check_name};
 use crate::arch::Architecture;
+use crate::arch::dormouse::{DormouseConfig, Residual};
 use crate::arch::llama::LlamaConfig;
 use crate::tokenizer::TokenizerFacts;
 use crate::{ConfigKey, DType, Dims, Error, Part, Rule};
@@ -85,6 +87,20 @@ impl<'a> Header<'a> {
             Architecture::Llama => llama::parse(self.config),
             other => Err(Error::OtherArchitecture { found: other.code(), expected: Architecture::Llama.code() }),
         }
+    }
+
+    /// The configuration of a dormouse model. Whether its queries over results have gains is in the list of tensors alone.
+    ///
+    /// # Errors
+    /// [`Error::OtherArchitecture`]; [`Error::Config`] and [`Error::Toml`]: `parse` looks at the form alone, so that firmware for other architectures has no code for the values.
+    pub(super) fn dormouse(&self) -> Result<DormouseConfig, Error> {
+        if self.architecture != Architecture::Dormouse {
+            let (found, expected) = (self.architecture.code(), Architecture::Dormouse.code());
+            return Err(Error::OtherArchitecture { found, expected });
+        }
+        let config = dormouse::parse(self.config)?;
+        let gain = |table: Table<'_>| table.name == "loop_block.attnres.0.gain";
+        Ok(DormouseConfig { attnres_gain: config.residual != Residual::AttnRes || self.tables().any(gain), ..config })
     }
 
     /// Writes a Llama's rotation frequencies into `out`.

@@ -1,0 +1,250 @@
+//! The networks that a build has: one of them behind every [`Model`](crate::Model), and what a session of it keeps in memory.
+//!
+//! A build with one architecture has an enum of one variant, which costs nothing.
+#![cfg_attr(
+    not(all(feature = "llama", feature = "dormouse")),
+    allow(unreachable_patterns, irrefutable_let_patterns, reason = "in a build with one architecture every network is of it")
+)]
+
+use crate::format::Error;
+#[cfg(feature = "dormouse")]
+use crate::format::arch::dormouse::layout::Decoding;
+#[cfg(feature = "dormouse")]
+use crate::models::dormouse::{self, Dormouse};
+#[cfg(feature = "llama")]
+use crate::models::llama::{self, Llama};
+
+/// A network of one of the architectures that the build has.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Network<'a> {
+    /// A Llama-family decoder.
+    #[cfg(feature = "llama")]
+    Llama(Llama<'a>),
+    /// The dormouse byte model.
+    #[cfg(feature = "dormouse")]
+    Dormouse(Dormouse<'a>),
+}
+
+impl<'a> Network<'a> {
+    /// How many tokens there are, and so how many logits.
+    pub const fn vocab_size(&self) -> u32 {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(network) => network.config().vocab_size,
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(network) => network.config().vocab,
+        }
+    }
+
+    /// Positions that the model was trained for: the most a context may have.
+    pub const fn max_seq_len(&self) -> u32 {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(network) => network.config().max_seq_len,
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(network) => network.config().max_seq_len,
+        }
+    }
+
+    /// The network, if it is a Llama.
+    #[cfg(feature = "llama")]
+    pub const fn llama(&self) -> Option<&Llama<'a>> {
+        match self {
+            Self::Llama(network) => Some(network),
+            _ => None,
+        }
+    }
+
+    /// The network, if it is a dormouse model.
+    #[cfg(feature = "dormouse")]
+    pub const fn dormouse(&self) -> Option<&Dormouse<'a>> {
+        match self {
+            Self::Dormouse(network) => Some(network),
+            _ => None,
+        }
+    }
+
+    /// Layers, each of which is a part of feeding a token; 0 where a token is fed in one part.
+    pub const fn n_layers(&self) -> u32 {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(network) => network.config().n_layers,
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(_) => 0,
+        }
+    }
+
+    /// Width of the residual stream.
+    pub const fn dim(&self) -> u32 {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(network) => network.config().dim,
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(network) => network.config().d_model,
+        }
+    }
+
+    /// How many tensors there are.
+    #[cfg(feature = "probe")]
+    pub(crate) fn num_tensors(&self) -> u32 {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(network) => network.num_tensors(),
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(network) => network.num_tensors(),
+        }
+    }
+
+    /// The bytes of the tensor of this number in the file's order.
+    #[cfg(feature = "probe")]
+    pub(crate) fn tensor_bytes(&self, number: u32) -> Option<&'a [u8]> {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(network) => network.tensor_bytes(number),
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(network) => network.tensor_bytes(number),
+        }
+    }
+
+    /// Does a part of feeding `token` at `position`, which the caller has checked: the embedding (0), then a layer after the other.
+    pub(crate) fn feed_part(&self, state: &mut State<'_>, part: u32, token: u32, position: u32) {
+        match (self, state) {
+            #[cfg(feature = "llama")]
+            (Self::Llama(network), State::Llama(state)) => match part.checked_sub(1) {
+                None => network.embed(state, token, position),
+                Some(layer) => network.layer(state, layer, position),
+            },
+            // The token is among the known ones already; old positions are computed again once for all new ones.
+            #[cfg(feature = "dormouse")]
+            (Self::Dormouse(network), State::Dormouse(state)) if state.decoding() == Decoding::Fast => {
+                let _ = (part, token);
+                network.advance(state, position.wrapping_add(1));
+            }
+            _ => (),
+        }
+    }
+
+    /// Computes the logits after `position`, the last that was fed.
+    ///
+    /// # Errors
+    /// [`Error::NonFiniteLogits`].
+    pub(crate) fn logits(&self, state: &mut State<'_>, position: u32) -> Result<(), Error> {
+        match (self, state) {
+            #[cfg(feature = "llama")]
+            (Self::Llama(network), State::Llama(state)) => network.logits(state, position),
+            #[cfg(feature = "dormouse")]
+            (Self::Dormouse(network), State::Dormouse(state)) => {
+                network.advance(state, position.wrapping_add(1));
+                network.logits(state, position)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a session keeps in memory, by the network's architecture.
+#[derive(Debug)]
+pub(crate) enum State<'m> {
+    #[cfg(feature = "llama")]
+    Llama(llama::State<'m>),
+    #[cfg(feature = "dormouse")]
+    Dormouse(dormouse::State<'m>),
+}
+
+impl State<'_> {
+    /// One place a position.
+    pub(crate) fn tokens(&self) -> &[u32] {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(state) => state.tokens,
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(state) => state.tokens,
+        }
+    }
+
+    pub(crate) fn tokens_mut(&mut self) -> &mut [u32] {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(state) => state.tokens,
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(state) => state.tokens,
+        }
+    }
+
+    /// Calls `encode` with room for a prompt, `wanted` words if there are as many, and with the tokens.
+    pub(crate) fn with_room<R>(
+        &mut self,
+        (position, context): (u32, u32),
+        wanted: usize,
+        encode: impl FnOnce(&mut [u32], &mut [u32]) -> R,
+    ) -> R {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(state) => {
+                let logits = bytemuck::cast_slice_mut(state.shared);
+                // Where the room for logits will do, nothing of the cache is lent: all of it counts as used.
+                let used = if wanted > logits.len() { position } else { context } as usize;
+                let unused = state.kv.lend_unused(used);
+                let encoded = encode(if unused.len() > logits.len() { unused } else { logits }, state.tokens);
+                state.kv.take_back(used);
+                encoded
+            }
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(state) => {
+                let _ = (position, context, wanted);
+                let (scratch, tokens) = state.for_prompt();
+                encode(scratch, tokens)
+            }
+        }
+    }
+
+    /// The logits that were computed last, the sampler's room for an order of them, and the tokens.
+    pub(crate) fn for_sampler(&mut self, vocab_size: u32) -> (&mut [f32], &mut [u32], &[u32]) {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(state) => {
+                let (logits, order) = llama::State::split_logits(state.shared, vocab_size);
+                (logits, order, state.tokens)
+            }
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(state) => state.for_sampler(vocab_size),
+        }
+    }
+
+    /// Whether the logits of every position can be had.
+    #[cfg(feature = "dormouse")]
+    pub(crate) fn has_window(&self) -> bool {
+        matches!(self, Self::Dormouse(state) if state.decoding() == Decoding::Full)
+    }
+
+    /// Room for the logits, where those that were computed last are.
+    #[cfg(feature = "probe")]
+    pub(crate) fn logits(&self) -> &[f32] {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(state) => state.shared,
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(state) => state.logits,
+        }
+    }
+
+    /// The residual stream.
+    pub(crate) fn residual(&self) -> &[f32] {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(state) => state.x,
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(state) => state.stream(),
+        }
+    }
+
+    /// Forgets the text, where anything else than the position knows of it.
+    pub(crate) fn reset(&mut self) {
+        match self {
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(state) => state.reset(),
+            _ => (),
+        }
+    }
+}
