@@ -2,7 +2,7 @@
 //!
 //! Every output is the `dot8` that [`matvec`](super::matvec::matvec) gives for the matrix turned round. Nothing is turned: eight sums are kept for each of a block of columns.
 
-use super::convert::{self, F16, F32, Stored};
+use super::convert::{self, Stored};
 use super::parts::parts;
 use super::portable::add_up;
 use super::sum::{Lanes, tree};
@@ -70,7 +70,7 @@ macro_rules! with_elements {
             #[cfg(feature = "f32")]
             DType::F32 => match $w.as_f32() {
                 Some($items) => {
-                    type $stored = F32;
+                    type $stored = convert::F32;
                     $body
                 }
                 None => {
@@ -82,7 +82,7 @@ macro_rules! with_elements {
             #[cfg(feature = "f16")]
             DType::F16 => match $w.as_u16() {
                 Some($items) => {
-                    type $stored = F16;
+                    type $stored = convert::F16;
                     $body
                 }
                 None => {

@@ -17,13 +17,15 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "files")]
+use crate::format::DType;
 use crate::format::arch::dormouse::DormouseConfig;
 #[cfg(feature = "files")]
 use crate::format::arch::dormouse::check::{KdaScale, check_tensors};
 use crate::format::arch::dormouse::tensors::Role;
 #[cfg(feature = "files")]
 use crate::format::file::ModelFile;
-use crate::format::{ConfigKey, DType, Error, Rule, TensorView};
+use crate::format::{ConfigKey, Error, Rule, TensorView};
 use crate::ops::math::sqrt;
 
 pub use state::State;
