@@ -94,7 +94,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Fit> {
         let what = "carries no tokenizer, so firmware could neither read a prompt nor write text";
         return Err(Error::new(Class::Request, what).advise("export it with --tokenizer, as format 2").in_file(request.model));
     }
-    let config = model.network().config();
+    let config = &file.llama_config().map_err(|error| loaded.explain(error))?;
     let context = request.context.unwrap_or(config.max_seq_len);
     let fit = fit(request.board, file.payload().len() as u64, config, context, request.kv).map_err(|error| error.in_file(request.model))?;
     let mut dtypes: Vec<_> =

@@ -73,7 +73,7 @@ fn memories_are_as_large_as_the_linker_scripts_say() {
 fn what_has_no_room_is_refused_with_what_would_fit() {
     let config = LlamaConfig {
         max_seq_len: 4000,
-        ..*crate::decode::Loaded::open(&model(&TempDir::new().unwrap(), true)).unwrap().model().unwrap().network().config()
+        ..crate::decode::Loaded::open(&model(&TempDir::new().unwrap(), true)).unwrap().file().unwrap().llama_config().unwrap()
     };
     let refused = |name: &str, bytes, context, kv| fit(board(name), bytes, &config, context, kv).unwrap_err();
     let error = refused("lm3s6965evb", 20_000, 4000, KvDType::F16);

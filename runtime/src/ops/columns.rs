@@ -1,6 +1,10 @@
 //! Vector times matrix where the matrix has its inputs first, as dormouse stores it in format 1, and products with weights that are changed as they are read: ternary factors among floats.
 //!
 //! Every output is the `dot8` that [`matvec`](super::matvec::matvec) gives for the matrix turned round. Nothing is turned: eight sums are kept for each of a block of columns.
+#![cfg_attr(
+    not(any(feature = "f32", feature = "f16", feature = "bf16")),
+    allow(dead_code, unused_imports, unused_variables, reason = "a build without float matrices has nothing to multiply")
+)]
 
 use super::convert::{self, Stored};
 use super::parts::parts;
