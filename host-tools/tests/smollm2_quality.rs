@@ -60,33 +60,42 @@ fn logits(loaded: &Loaded, tokens: &[u32], each: &mut dyn FnMut(usize, &[f32])) 
     .unwrap();
 }
 
-#[test]
-fn smollm2_loses_little_by_small_integers() {
+/// Prints how the export in `dtype` compares with f32 over all windows, and refuses a KL above `most_kl` or a perplexity that is more than `most_change` percent another.
+fn compare(dtype: DType, most_kl: f64, most_change: f64) {
     let Some((model, shakespeare)) = inputs() else { return };
     let folder = tempfile::tempdir().unwrap();
     let source = checkpoint::open(&model).unwrap();
     let reference = export(&source, folder.path(), DType::F32);
     let windows = windows(&reference, &shakespeare);
     assert_eq!(windows.iter().map(Vec::len).collect::<Vec<_>>(), [121, 200, 200]);
-    let candidates = [DType::Q8, DType::Q4].map(|dtype| export(&source, folder.path(), dtype));
-    let mut meters = [Meter::new(); 2];
+    let candidate = export(&source, folder.path(), dtype);
+    let mut meter = Meter::new();
     for tokens in &windows {
         let mut expected = Vec::new();
         logits(&reference, tokens, &mut |_, logits| expected.push(logits.to_vec()));
-        for (loaded, meter) in candidates.iter().zip(&mut meters) {
-            logits(loaded, tokens, &mut |position, logits| {
-                assert!(meter.add(&expected[position], logits, tokens.get(position + 1).copied()));
-            });
-        }
+        logits(&candidate, tokens, &mut |position, logits| {
+            assert!(meter.add(&expected[position], logits, tokens.get(position + 1).copied()));
+        });
     }
-    for ((name, most), meter) in [("q8", 1.8e-3), ("q4, embeddings in q8", 1.5e-3)].into_iter().zip(meters) {
-        let Divergence { positions, kl, top1, reference_perplexity, perplexity, .. } = meter.divergence().unwrap();
-        let (before, after) = (reference_perplexity.unwrap(), perplexity.unwrap());
-        let change = 100.0 * (after / before - 1.0);
-        println!(
-            "{name}: {positions} positions, KL {kl:.3e} a token, top-1 {:.1}%, perplexity {after:.3}, in f32 {before:.3} ({change:+.2}%)",
-            100.0 * top1
-        );
-        assert!(positions == 521 && kl <= most && change.abs() <= 0.3, "{name}: {kl} {change}");
-    }
+    let Divergence { positions, kl, top1, reference_perplexity, perplexity, .. } = meter.divergence().unwrap();
+    let (before, after) = (reference_perplexity.unwrap(), perplexity.unwrap());
+    let change = 100.0 * (after / before - 1.0);
+    println!(
+        "{dtype}: {positions} positions, KL {kl:.3e} a token, top-1 {:.1}%, perplexity {after:.3}, in f32 {before:.3} ({change:+.2}%)",
+        100.0 * top1
+    );
+    assert!(positions == 521 && kl <= most_kl && change.abs() <= most_change, "{dtype}: {kl} {change}");
+}
+
+// A perplexity over so few tokens moves by chance: with a KL of 1e-3 a token by sqrt(2 KL / 518), 0.2 percent, to either side.
+
+#[test]
+fn smollm2_loses_little_in_q8() {
+    compare(DType::Q8, 1.8e-3, 0.5);
+}
+
+/// With embedding and classifier in q8, as `--dtype q4` has them.
+#[test]
+fn smollm2_loses_little_in_q4() {
+    compare(DType::Q4, 1.5e-3, 0.5);
 }

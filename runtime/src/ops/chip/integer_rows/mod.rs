@@ -14,7 +14,7 @@ global_asm!(include_str!("thumb1.s"), options(raw));
 #[cfg(target_arch = "riscv32")]
 global_asm!(include_str!("riscv32.s"), options(raw));
 
-/// Rows that the kernel takes at a time.
+/// Rows that the kernel takes at a time: a power of two.
 const ROWS: usize = if cfg!(target_arch = "riscv32") {
     4
 } else if cfg!(target_has_atomic = "32") {
@@ -67,6 +67,8 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
     if w.dtype() != DType::Q8 || !all_there || !covered || !aligned {
         return integer::matvec(out, w, x);
     }
+    let whole = if ROWS > 1 { rows.wrapping_sub(rows & (ROWS - 1)) } else { 0 };
+    let (whole, last) = out.split_at_mut_checked(whole).unwrap_or_default();
     let mut step = Step {
         stride: row_stride,
         multipliers: if single { 0 } else { groups },
@@ -75,27 +77,27 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
     };
     let mut sums = [0; ROWS];
     let (mut row, mut multiplier) = (w.bytes().as_ptr(), if single { &raw const ONE } else { multipliers.as_ptr() });
-    for (out, scales) in out.chunks_mut(ROWS).zip(scales.chunks(ROWS)) {
-        if out.len() < ROWS {
-            // The rows that are left over are taken for all of a step's, one by one.
-            (step.stride, step.multipliers) = (0, 0);
-            for (y, scale) in out.iter_mut().zip(scales) {
-                // SAFETY: as below, for one row.
-                unsafe { dmexp_rows_q8(row, x_codes.as_ptr(), multiplier, &step, &mut sums) };
-                *y = from_i64(sums.first().copied().unwrap_or(0)) * (f32::from_le_bytes(*scale) * x.scale);
-                row = row.wrapping_add(row_stride);
-                multiplier = multiplier.wrapping_add(if single { 0 } else { groups });
-            }
-            return;
-        }
+    let mut scales = scales.iter();
+    for out in whole.chunks_mut(ROWS) {
         // SAFETY: the matrix has these rows with their multipliers, or `all_there` would be false. A row is a number of whole blocks of 8 codes, the last of which may run 4 bytes past it: into the
         // next row or into the scales, which follow the codes in the bytes of every tensor. Codes and x begin at whole words; x is as long as the row. The kernel writes `sums` alone and keeps to the calling
         // convention.
         unsafe { dmexp_rows_q8(row, x_codes.as_ptr(), multiplier, &step, &mut sums) };
-        for ((y, sum), scale) in out.iter_mut().zip(&sums).zip(scales) {
+        for ((y, sum), scale) in out.iter_mut().zip(&sums).zip(&mut scales) {
             *y = from_i64(*sum) * (f32::from_le_bytes(*scale) * x.scale);
         }
         row = row.wrapping_add(row_stride.wrapping_mul(ROWS));
         multiplier = multiplier.wrapping_add(step.multipliers.wrapping_mul(ROWS));
+    }
+    // The rows that are left over are taken for all of a step's, one by one.
+    let multipliers = step.multipliers;
+    (step.stride, step.multipliers) = (0, 0);
+    for (y, scale) in last.iter_mut().zip(scales) {
+        // SAFETY: as above, for one row.
+        unsafe { dmexp_rows_q8(row, x_codes.as_ptr(), multiplier, &step, &mut sums) };
+        let [sum, ..] = sums;
+        *y = from_i64(sum) * (f32::from_le_bytes(*scale) * x.scale);
+        row = row.wrapping_add(row_stride);
+        multiplier = multiplier.wrapping_add(multipliers);
     }
 }

@@ -1,5 +1,5 @@
 //! Addition, subtraction and multiplication of `f32`, and its conversion from `i32`, by integer instructions, for cores without a floating-point unit (feature `soft-float`): the compiler's own routines, which
-//! these take the place of in the whole program, are written for any machine and take two to three times as many instructions.
+//! these take the place of in the whole program, are written for any machine and take two to three times as many instructions. On Armv6-M, which has no long multiplication, division too.
 //!
 //! Nearly every operand that occurs takes the way in assembly. Infinities, NaNs, subnormal numbers and results that might be one of these come to the functions below, which are complete
 //! in themselves: the tests compare them with a host's unit, and `cargo xtask bits` the assembly with the host.
@@ -92,9 +92,48 @@ extern "C" fn dmexp_soft_mul(a: u32, b: u32) -> u32 {
     if field >= 1 { rounded(sign, field, upper) } else { rounded(sign, 1, shifted(upper, 1i32.wrapping_sub(field) as u32)) }
 }
 
+/// The bits of the quotient of two numbers given by theirs.
+#[cfg(any(test, all(target_arch = "arm", not(target_has_atomic = "32"))))]
+#[cfg_attr(target_os = "none", unsafe(no_mangle))]
+#[cold]
+extern "C" fn dmexp_soft_div(a: u32, b: u32) -> u32 {
+    let (sign, dividend, divisor) = ((a ^ b) & SIGN, a & !SIGN, b & !SIGN);
+    if dividend > INFINITY || divisor > INFINITY || dividend == divisor && (divisor == 0 || divisor == INFINITY) {
+        return NAN;
+    }
+    if dividend == INFINITY || divisor == 0 {
+        return sign | INFINITY;
+    }
+    if dividend == 0 || divisor == INFINITY {
+        return sign;
+    }
+    let normal = |magnitude: u32| {
+        let (digits, field) = digits(magnitude);
+        let shift = digits.leading_zeros().wrapping_sub(8);
+        (digits << (shift & 31), field.wrapping_sub(shift as i32))
+    };
+    let ((mut rest, field), (divisor, divisor_field)) = (normal(dividend), normal(divisor));
+    let mut field = field.wrapping_sub(divisor_field).wrapping_add(127);
+    if rest < divisor {
+        rest <<= 1;
+        field = field.wrapping_sub(1);
+    }
+    let mut quotient = 0u32;
+    for _ in 0..27 {
+        quotient <<= 1;
+        if rest >= divisor {
+            rest = rest.wrapping_sub(divisor);
+            quotient |= 1;
+        }
+        rest <<= 1;
+    }
+    quotient |= u32::from(rest != 0);
+    if field >= 1 { rounded(sign, field, quotient) } else { rounded(sign, 1, shifted(quotient, 1i32.wrapping_sub(field) as u32)) }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{dmexp_soft_add, dmexp_soft_mul};
+    use super::{dmexp_soft_add, dmexp_soft_div, dmexp_soft_mul};
 
     fn same(found: u32, expected: f32, a: u32, b: u32) {
         let equal = found == expected.to_bits() || f32::from_bits(found).is_nan() && expected.is_nan();
@@ -105,6 +144,7 @@ mod tests {
         let (x, y) = (f32::from_bits(a), f32::from_bits(b));
         same(dmexp_soft_add(a, b), x + y, a, b);
         same(dmexp_soft_mul(a, b), x * y, a, b);
+        same(dmexp_soft_div(a, b), x / y, a, b);
     }
 
     #[test]

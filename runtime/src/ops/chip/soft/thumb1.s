@@ -1,4 +1,4 @@
-@ Addition, subtraction and multiplication of f32, and its conversion from i32, for Cortex-M0 and other cores of Armv6-M. Included by mod.rs, which says what this is.
+@ Addition, subtraction, multiplication and division of f32, and its conversion from i32, for Cortex-M0 and other cores of Armv6-M. Included by mod.rs, which says what this is.
 @
 @ Operands in r0 and r1, the result in r0; r1 to r3 and r12 are lost. What is not finite, subnormal, or so large or small that the result might be, is left to mod.rs.
 
@@ -194,6 +194,61 @@ __aeabi_fmul:
 9:  bl dmexp_soft_mul
     pop {r4, r5, pc}
     .size __aeabi_fmul, . - __aeabi_fmul
+
+    .section .text.dmexp_soft_div, "ax", %progbits
+    .p2align 1
+    .global __aeabi_fdiv
+    .type __aeabi_fdiv, %function
+    .thumb_func
+__aeabi_fdiv:
+    @ As in the multiplication, with exponents of 64 to 189: their difference, plus 127, is the result's.
+    push {r4, r5, lr}
+    lsrs r2, r0, #23
+    lsrs r3, r1, #23
+    uxtb r4, r2
+    subs r4, #64
+    cmp r4, #125
+    bhi 9f
+    uxtb r4, r3
+    subs r4, #64
+    cmp r4, #125
+    bhi 9f
+    subs r2, r3
+    adds r2, #126
+    @ r0, r1: 24 digits each; the quotient's first digit is 1 where a's are the larger number
+    movs r4, #128
+    lsls r4, r4, #24
+    lsls r0, r0, #8
+    orrs r0, r4
+    lsrs r0, r0, #8
+    lsls r1, r1, #8
+    orrs r1, r4
+    lsrs r1, r1, #8
+    cmp r0, r1
+    bhs 1f
+    lsls r0, r0, #1
+    subs r2, #1
+1:  @ 25 digits of the quotient to r3
+    movs r3, #0
+    movs r4, #5
+2:
+    .rept 5
+    cmp r0, r1
+    blo 3f
+    subs r0, r1
+3:  adcs r3, r3
+    lsls r0, r0, #1
+    .endr
+    subs r4, #1
+    bne 2b
+    @ The last digit is a half; no quotient of 24 digits each is a tie.
+    lsls r2, r2, #23
+    lsrs r0, r3, #1
+    adcs r0, r2
+    pop {r4, r5, pc}
+9:  bl dmexp_soft_div
+    pop {r4, r5, pc}
+    .size __aeabi_fdiv, . - __aeabi_fdiv
 
     .section .text.dmexp_soft_i2f, "ax", %progbits
     .p2align 1
