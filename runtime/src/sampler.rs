@@ -11,8 +11,8 @@ mod rank;
 mod tests;
 
 use crate::format::{Error, Rule, SamplingKey};
-use crate::ops::check::all_finite;
 use crate::ops::math::exp;
+use crate::ops::{self, check::all_finite};
 use rank::Ranking;
 
 /// How tokens are chosen.
@@ -176,6 +176,12 @@ impl Sampler {
         if !all_finite(logits) {
             return Err(Error::NonFiniteLogits { position: text.len().saturating_sub(1) as u32 });
         }
+        self.sample_finite(logits, order, text)
+    }
+
+    /// [`Sampler::sample`] of logits that the network has found to be finite.
+    #[inline(never)]
+    pub(crate) fn sample_finite(&mut self, logits: &mut [f32], order: &mut [u32], text: &[u32]) -> Result<u32, Error> {
         let vocab_size = logits.len();
         let needed = self.order_words(vocab_size);
         let found = order.len() as u64;
@@ -269,14 +275,7 @@ fn penalise(settings: &Settings, logits: &mut [f32], seen: &mut [u32], text: &[u
 
 /// The token with the largest logit, the lowest where several are largest, and that logit; `None` if there are none.
 pub fn argmax(logits: &[f32]) -> Option<(u32, f32)> {
-    let (first, rest) = logits.split_first()?;
-    let mut best = (0, *first);
-    for (token, &logit) in (1..).zip(rest) {
-        if logit > best.1 {
-            best = (token, logit);
-        }
-    }
-    Some(best)
+    ops::check::argmax(logits)
 }
 
 /// Logits to probabilities. `highest` is the largest logit: dividing by a positive number keeps it the largest.

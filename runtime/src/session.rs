@@ -249,7 +249,7 @@ impl<'a> Session<'a> {
         self.compute_logits()?;
         let (logits, order, tokens) = self.state.for_sampler(self.model.network.vocab_size());
         let recent = tokens.get(..self.position as usize).unwrap_or(&[]);
-        let token = self.sampler.sample(logits, order, recent)?;
+        let token = self.sampler.sample_finite(logits, order, recent)?;
         // A second begin-of-text means that the model begins another text: this one is over, as llama2.c sees it too.
         let ends = self.model.tokenizer.ends_text(token) || token == self.model.tokenizer.facts().bos;
         if ends && !self.ignore_end_of_text {

@@ -30,7 +30,7 @@ pub mod vocabulary;
 pub use dtype::{DType, KvDType};
 pub use error::{Bank, Error, Part, Plane, Rule};
 pub use error_keys::{ConfigKey, SamplingKey, TokenizerKey};
-pub use planes::{Planes, Quantised};
+pub use planes::{Places, Planes, Quantised};
 pub use tensor::{Dims, TensorView};
 
 /// The number of the canonical arithmetic (docs/format/arithmetic.md) that this version computes.

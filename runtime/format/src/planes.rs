@@ -124,10 +124,32 @@ pub struct Quantised<'a> {
     pub offsets: &'a [u8],
 }
 
+/// Where the planes of a quantised tensor begin, in bytes from its start, and what a row is made of; see [`Quantised`].
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// Elements of a row.
+    pub cols: usize,
+    /// Bytes from one row of codes to the next.
+    pub row_stride: usize,
+    /// Elements of a row that share a multiplier.
+    pub group_len: usize,
+    /// Groups in a row.
+    pub groups: usize,
+    /// The scales, one a row.
+    pub scales: usize,
+    /// The multipliers.
+    pub multipliers: usize,
+    /// How many multipliers there are.
+    pub grouped: usize,
+    /// The offsets of q4, as many as multipliers.
+    pub offsets: usize,
+}
+
 impl<'a> TensorView<'a> {
-    /// The planes; all empty for a type that is not quantised.
-    #[inline(never)]
-    pub fn quantised(&self) -> Quantised<'a> {
+    /// Where the planes begin; of no use for a type that is not quantised. All of them lie within the bytes.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "most callers want a few of the numbers, and returning them all costs more than finding them")]
+    pub fn places(&self) -> Places {
         let (rows, cols, group) = (self.rows(), self.cols(), self.group() as usize);
         let (code_bytes, scales) = match self.dtype() {
             DType::Q8 => (cols, rows),
@@ -136,24 +158,34 @@ impl<'a> TensorView<'a> {
             _ => (0, 0),
         };
         // `new` compared all of these with the length of the bytes, which a word counts: nothing wraps.
+        let after = |start: usize, len: usize| start.wrapping_add(len).wrapping_add(15) & !15;
         let row_stride = code_bytes.wrapping_add(3) & !3;
-        let groups = if group == 0 { 1 } else { cols.div_ceil(group) };
+        let (groups, group_len) = if group == 0 { (1, cols) } else { (cols.div_ceil(group), group) };
         let grouped = if self.dtype() == DType::Q4 || group != 0 { rows.wrapping_mul(groups) } else { 0 };
-        let offsets = if self.dtype() == DType::Q4 { grouped } else { 0 };
-        let mut start = 0usize;
-        let mut plane = |len: usize| {
-            let plane = self.bytes().get(start..start.wrapping_add(len)).unwrap_or(&[]);
-            start = start.wrapping_add(len).wrapping_add(15) & !15;
-            plane
+        let scales_at = after(0, rows.wrapping_mul(row_stride));
+        let multipliers = after(scales_at, scales.wrapping_mul(4));
+        Places { cols, row_stride, group_len, groups, scales: scales_at, multipliers, grouped, offsets: after(multipliers, grouped) }
+    }
+
+    /// The planes; all empty for a type that is not quantised.
+    #[inline(never)]
+    pub fn quantised(&self) -> Quantised<'a> {
+        let Places { row_stride, group_len, groups, scales, multipliers, grouped, offsets, .. } = self.places();
+        let rows = self.rows();
+        let plane = |start: usize, len: usize| self.bytes().get(start..start.wrapping_add(len)).unwrap_or(&[]);
+        let scale_count = match self.dtype() {
+            DType::Q8 | DType::Q4 => rows,
+            DType::T2 => 1,
+            _ => 0,
         };
         Quantised {
-            codes: plane(rows.wrapping_mul(row_stride)),
+            codes: plane(0, rows.wrapping_mul(row_stride)),
             row_stride,
-            group_len: if group == 0 { cols } else { group },
+            group_len,
             groups,
-            scales: plane(scales.wrapping_mul(4)),
-            multipliers: plane(grouped),
-            offsets: plane(offsets.wrapping_mul(2)),
+            scales: plane(scales, scale_count.wrapping_mul(4)),
+            multipliers: plane(multipliers, grouped),
+            offsets: plane(offsets, if self.dtype() == DType::Q4 { grouped.wrapping_mul(2) } else { 0 }),
         }
     }
 }

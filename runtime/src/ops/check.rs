@@ -43,6 +43,11 @@ pub fn self_check() -> Result<(), Error> {
     Ok(())
 }
 
+/// The index of the largest of `values`, the lowest where several are largest, and that value; `None` if there are none. NaN is never larger.
+pub fn argmax(values: &[f32]) -> Option<(u32, f32)> {
+    chip::argmax(values)
+}
+
 /// Whether none of `values` is NaN or infinite.
 pub fn all_finite(values: &[f32]) -> bool {
     chip::largest_magnitude(values) < f32::INFINITY

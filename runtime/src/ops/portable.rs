@@ -11,6 +11,7 @@ use super::convert::Stored;
 use super::math::{exp, silu};
 use super::parts::parts;
 use super::sum::{Lanes, dot_stored, lanes_of, tree};
+use crate::format::arch::llama::RopeLayout;
 
 /// `dot8` of one row.
 #[inline]
@@ -155,6 +156,46 @@ pub(crate) fn gate(gate: &mut [f32], up: &[f32]) {
     for (g, u) in gate.iter_mut().zip(up) {
         *g = silu(*g) * *u;
     }
+}
+
+/// Rotates every whole head of `vectors`; see [`rope`](super::rope).
+pub(crate) fn rotate(vectors: &mut [f32], head_dim: usize, cos: &[f32], sin: &[f32], layout: RopeLayout) {
+    if head_dim == 0 {
+        return;
+    }
+    for head in vectors.chunks_exact_mut(head_dim) {
+        match layout {
+            RopeLayout::Interleaved => {
+                let (pairs, _) = head.as_chunks_mut::<2>();
+                for (([a, b], c), s) in pairs.iter_mut().zip(cos).zip(sin) {
+                    (*a, *b) = turned(*a, *b, *c, *s);
+                }
+            }
+            RopeLayout::Half => {
+                let Some((low, high)) = head.split_at_mut_checked(head_dim / 2) else { return };
+                for (((a, b), c), s) in low.iter_mut().zip(high).zip(cos).zip(sin) {
+                    (*a, *b) = turned(*a, *b, *c, *s);
+                }
+            }
+        }
+    }
+}
+
+#[inline]
+fn turned(a: f32, b: f32, c: f32, s: f32) -> (f32, f32) {
+    (a * c - b * s, a * s + b * c)
+}
+
+/// The index of the largest value, the lowest where several are largest, and that value; `None` if there are none.
+pub(crate) fn argmax(values: &[f32]) -> Option<(u32, f32)> {
+    let (first, rest) = values.split_first()?;
+    let mut best = (0, *first);
+    for (at, &value) in (1..).zip(rest) {
+        if value > best.1 {
+            best = (at, value);
+        }
+    }
+    Some(best)
 }
 
 /// `x[i] = x[i] + y[i]`.

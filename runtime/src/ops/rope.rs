@@ -1,5 +1,6 @@
 //! Rotary positions: sines and cosines once a step, then queries and keys rotated in place. Called by the attention layers of the models.
 
+use super::chip;
 use super::math::sin_cos;
 use crate::format::arch::llama::RopeLayout;
 
@@ -18,30 +19,7 @@ pub fn rotation(cos: &mut [f32], sin: &mut [f32], inv_freq: &[f32], position: u3
 ///
 /// `cos` and `sin` have `head_dim` / 2 elements, as [`rotation`] makes them.
 pub fn rotate(vectors: &mut [f32], head_dim: usize, cos: &[f32], sin: &[f32], layout: RopeLayout) {
-    if head_dim == 0 {
-        return;
-    }
-    for head in vectors.chunks_exact_mut(head_dim) {
-        match layout {
-            RopeLayout::Interleaved => {
-                let (pairs, _) = head.as_chunks_mut::<2>();
-                for (([a, b], c), s) in pairs.iter_mut().zip(cos).zip(sin) {
-                    (*a, *b) = turned(*a, *b, *c, *s);
-                }
-            }
-            RopeLayout::Half => {
-                let Some((low, high)) = head.split_at_mut_checked(head_dim / 2) else { return };
-                for (((a, b), c), s) in low.iter_mut().zip(high).zip(cos).zip(sin) {
-                    (*a, *b) = turned(*a, *b, *c, *s);
-                }
-            }
-        }
-    }
-}
-
-#[inline]
-fn turned(a: f32, b: f32, c: f32, s: f32) -> (f32, f32) {
-    (a * c - b * s, a * s + b * c)
+    chip::rotate(vectors, head_dim, cos, sin, layout);
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::ops::convert::{self, F16, F32};
 use crate::ops::kv::{KvHead, KvRows, is_built};
 use crate::ops::{kv_integer, portable, quantise};
 
-pub(crate) use portable::{add, divide, exp_minus, gate, norm, sum8, sum8_squares};
+pub(crate) use portable::{add, argmax, divide, exp_minus, gate, norm, rotate, sum8, sum8_squares};
 pub(crate) use quantise::largest_magnitude;
 
 /// The IEEE square root.

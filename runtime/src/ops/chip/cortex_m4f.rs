@@ -4,6 +4,7 @@
 
 #[cfg(all(dsp, feature = "kv-q8"))]
 use super::cortex_m_kv as kv_integer;
+use crate::format::arch::llama::RopeLayout;
 use crate::format::{DType, KvDType, TensorView};
 use crate::ops::kv::{KvHead, KvRows, is_built};
 #[cfg(all(not(dsp), feature = "kv-q8"))]
@@ -96,11 +97,22 @@ unsafe extern "C" {
     );
     fn dmexp_m4f_exp_minus(values: *mut f32, end: *mut f32, constants: &[f32; 11], largest: f32) -> *mut f32;
     fn dmexp_m4f_gate(gate: *mut f32, end: *mut f32, constants: &[f32; 11], up: *const f32, limit: u32) -> *mut f32;
+    fn dmexp_m4f_argmax(x: *const f32, end: *const f32) -> *const f32;
     fn dmexp_m4f_largest(x: *const f32, end: *const f32) -> u32;
     fn dmexp_m4f_sum8(x: *const f32, n: usize, squares: bool) -> f32;
-    fn dmexp_m4f_add(x: *mut f32, end: *mut f32, y: *const f32);
+    fn dmexp_m4f_add(x: *mut f32, n: usize, y: *const f32);
     fn dmexp_m4f_divide(x: *mut f32, n: usize, divisor: f32);
-    fn dmexp_m4f_norm(out: *mut f32, end: *mut f32, x: *const f32, gain: *const f32, scale: f32);
+    fn dmexp_m4f_norm(out: *mut f32, n: usize, x: *const f32, gain: *const f32, scale: f32);
+    fn dmexp_m4f_rotate(
+        v: *mut f32,
+        end: *mut f32,
+        cos: *const f32,
+        sin: *const f32,
+        cos_end: *const f32,
+        distance: usize,
+        step: usize,
+        skip: usize,
+    );
     safe fn dmexp_m4f_sqrt(x: f32) -> f32;
     safe fn dmexp_m4f_widen_f16(half: u32) -> f32;
     fn dmexp_m4f_narrow_f16(to: *mut u16, from: *const f32, from_end: *const f32);
@@ -237,6 +249,8 @@ pub(crate) fn prepare(kv: KvRows<'_>, count: usize, head: KvHead) -> Prepared<'_
 impl<'a> Prepared<'a> {
     /// Where the part of head `head`, of `width` elements, begins in the first of `count` rows, if the kernels may read them: `prepare` saw whole rows at whole words, of which the heads are
     /// equal parts, each a number of eights.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few comparisons, twice a head")]
     fn start(&self, head: usize, width: usize, count: usize) -> Option<*const u8> {
         let fits = self.stride_bytes > 0 && head < self.head.n_kv_heads && width == self.head.head_dim && count <= self.count && count > 0;
         fits.then(|| self.rows.bytes.as_ptr().wrapping_add(head.wrapping_mul(self.head_bytes)))
@@ -338,7 +352,7 @@ pub(crate) fn exp_minus(values: &mut [f32], largest: f32) {
         // SAFETY: the kernel reads and writes values from the start to the end, at least one, and keeps to the calling convention.
         let stopped = unsafe { dmexp_m4f_exp_minus(ends.start, ends.end, &CONSTANTS, largest) };
         let done = stopped.addr().wrapping_sub(ends.start.addr()) / size_of::<f32>();
-        // It stops at a value whose exponential is 0 or NaN.
+        // It stops where an exponential may be 0 or NaN.
         let Some((special, after)) = rest.get_mut(done..).and_then(<[f32]>::split_first_mut) else { return };
         portable::exp_minus(core::slice::from_mut(special), largest);
         rest = after;
@@ -374,14 +388,32 @@ fn at_most_two(values: &mut [f32]) -> Option<(&mut [f32], &mut [f32])> {
 
 /// The largest magnitude of `x`; NaN if there is one, 0 if there is nothing.
 pub(crate) fn largest_magnitude(x: &[f32]) -> f32 {
-    let Some((fours, rest)) = x.split_at_checked(x.len() & !3) else { return 0.0 };
+    let Some((eights, rest)) = x.split_at_checked(x.len() & !7) else { return 0.0 };
     let largest = quantise::largest_magnitude(rest).to_bits();
-    if fours.is_empty() {
+    if eights.is_empty() {
         return f32::from_bits(largest);
     }
-    let ends = fours.as_ptr_range();
-    // SAFETY: reads a multiple of 4 values, not none.
+    let ends = eights.as_ptr_range();
+    // SAFETY: reads a multiple of 8 values, not none.
     f32::from_bits(unsafe { dmexp_m4f_largest(ends.start, ends.end) }.max(largest))
+}
+
+/// As [`portable::argmax`].
+pub(crate) fn argmax(values: &[f32]) -> Option<(u32, f32)> {
+    let (fours, rest) = values.split_at_checked(values.len() & !3)?;
+    if fours.is_empty() {
+        return portable::argmax(rest);
+    }
+    let ends = fours.as_ptr_range();
+    // SAFETY: reads a multiple of 4 values, not none, and returns the address of one of them.
+    let at = unsafe { dmexp_m4f_argmax(ends.start, ends.end) }.addr().wrapping_sub(ends.start.addr()) / size_of::<f32>();
+    let mut best = (at as u32, fours.get(at).copied()?);
+    for (at, &value) in (fours.len() as u32..).zip(rest) {
+        if value > best.1 {
+            best = (at, value);
+        }
+    }
+    Some(best)
 }
 
 /// As [`sum8`](crate::ops::sum::sum8).
@@ -399,16 +431,8 @@ pub(crate) fn sum8_squares(x: &[f32]) -> f32 {
 /// `x[i] = x[i] + y[i]`.
 pub(crate) fn add(x: &mut [f32], y: &[f32]) {
     let n = x.len().min(y.len());
-    let whole = n & !3;
-    let (Some(first), Some(y)) = (x.get_mut(..whole), y.get(..n)) else { return };
-    if whole > 0 {
-        let ends = first.as_mut_ptr_range();
-        // SAFETY: both have `whole` values, a multiple of 4 and not 0; the kernel reads both, writes the first and keeps to the calling convention.
-        unsafe { dmexp_m4f_add(ends.start, ends.end, y.as_ptr()) };
-    }
-    for (x, y) in x.iter_mut().zip(y).skip(whole) {
-        *x += *y;
-    }
+    // SAFETY: both have n values; the kernel reads both, writes the first and keeps to the calling convention.
+    unsafe { dmexp_m4f_add(x.as_mut_ptr(), n, y.as_ptr()) };
 }
 
 /// Each value divided by `divisor`.
@@ -419,19 +443,27 @@ pub(crate) fn divide(values: &mut [f32], divisor: f32) {
 
 /// `out[i] = (x[i] * scale) * gain[i]`; all have the same length, or nothing is done.
 pub(crate) fn norm(out: &mut [f32], x: &[f32], gain: &[f32], scale: f32) {
-    let whole = out.len() & !3;
-    if x.len() != out.len() || gain.len() != out.len() {
+    if x.len() == out.len() && gain.len() == out.len() {
+        // SAFETY: all three have n values; the kernel reads two, writes the first and keeps to the calling convention.
+        unsafe { dmexp_m4f_norm(out.as_mut_ptr(), out.len(), x.as_ptr(), gain.as_ptr(), scale) };
+    }
+}
+
+/// As [`portable::rotate`].
+pub(crate) fn rotate(vectors: &mut [f32], head_dim: usize, cos: &[f32], sin: &[f32], layout: RopeLayout) {
+    let half = head_dim / 2;
+    let pairs = half.min(cos.len()).min(sin.len());
+    let len = vectors.len().checked_div(head_dim).unwrap_or(0).wrapping_mul(head_dim);
+    let (Some(heads), Some(cos)) = (vectors.get_mut(..len), cos.get(..pairs)) else { return };
+    if heads.is_empty() || cos.is_empty() {
         return;
     }
-    let Some((first, rest)) = out.split_at_mut_checked(whole) else { return };
-    if whole > 0 {
-        let ends = first.as_mut_ptr_range();
-        // SAFETY: all three have at least `whole` values, a multiple of 4 and not 0; the kernel reads two, writes the first and keeps to the calling convention.
-        unsafe { dmexp_m4f_norm(ends.start, ends.end, x.as_ptr(), gain.as_ptr(), scale) };
-    }
-    for ((y, x), g) in rest.iter_mut().zip(x.iter().skip(whole)).zip(gain.iter().skip(whole)) {
-        *y = (*x * scale) * *g;
-    }
+    let (distance, step) = if layout == RopeLayout::Interleaved { (4, 8) } else { (half.wrapping_mul(4), 4) };
+    let skip = head_dim.wrapping_mul(4).wrapping_sub(pairs.wrapping_mul(step));
+    let (ends, cos) = (heads.as_mut_ptr_range(), cos.as_ptr_range());
+    // SAFETY: `heads` is a number of whole heads, not none, and a head has at least as many pairs as `cos` and `sin` have numbers, not none: the kernel reads and writes those, and `skip` takes it
+    // to the next head. It keeps to the calling convention.
+    unsafe { dmexp_m4f_rotate(ends.start, ends.end, cos.start, sin.as_ptr(), cos.end, distance, step, skip) };
 }
 
 /// The IEEE square root.

@@ -54,22 +54,38 @@
 .endm
 
 @ float *f(float *values, float *end, const float constants[11], float largest)
-@ Each value becomes exp(value - largest); stops at the first whose difference is below the range or NaN and returns where. constants[10] is the lowest of the range; no difference is above 0.
+@ Each value becomes exp(value - largest): the first alone where their number is odd, then two at a time; stops at the first or the first two of which one may be below the range or NaN, and
+@ returns where. constants[10] is the lowest of the range: no difference is above 0, so if the sum of two is not below it neither is one of them.
     FUNCTION dmexp_m4f_exp_minus
+    push {r4, lr}
     vpush {s16-s26}
     vldmia r2, {s16-s26}
     vmov.f32 s6, s0
-10: vldr s4, [r0]
+    sub r3, r1, r0
+    lsls r3, r3, #29
+    bpl 10f
+    vldr s4, [r0]
     vsub.f32 s4, s4, s6
     vcmp.f32 s4, s26
     vmrs APSR_nzcv, fpscr
     blt 20f
     EXP r3, s4
     str r3, [r0], #4
-    cmp r0, r1
+    b 15f
+10: vldmia r0, {s4-s5}
+    vsub.f32 s4, s4, s6
+    vsub.f32 s5, s5, s6
+    vadd.f32 s0, s4, s5
+    vcmp.f32 s0, s26
+    vmrs APSR_nzcv, fpscr
+    blt 20f
+    EXP r3, s4
+    EXP r4, s5
+    stmia r0!, {r3, r4}
+15: cmp r0, r1
     bne 10b
 20: vpop {s16-s26}
-    bx lr
+    pop {r4, pc}
     .size dmexp_m4f_exp_minus, . - dmexp_m4f_exp_minus
 
 @ float *f(float *gate, float *end, const float constants[10], const float *up, uint32_t limit)
@@ -154,8 +170,9 @@
     bx lr
     .size dmexp_m4f_sum8, . - dmexp_m4f_sum8
 
-@ void f(float *x, float *end, const float *y): x[i] = x[i] + y[i], four at a time.
+@ void f(float *x, size_t n, const float *y): x[i] = x[i] + y[i], four at a time and then what is left.
     FUNCTION dmexp_m4f_add
+    b 20f
 10: vldmia r0, {s0-s3}
     vldmia r2!, {s4-s7}
     vadd.f32 s0, s0, s4
@@ -163,9 +180,17 @@
     vadd.f32 s2, s2, s6
     vadd.f32 s3, s3, s7
     vstmia r0!, {s0-s3}
-    cmp r0, r1
-    bne 10b
-    bx lr
+20: subs r1, r1, #4
+    bhs 10b
+    adds r1, r1, #4
+    beq 40f
+30: vldr s0, [r0]
+    vldmia r2!, {s4}
+    vadd.f32 s0, s0, s4
+    vstmia r0!, {s0}
+    subs r1, r1, #1
+    bne 30b
+40: bx lr
     .size dmexp_m4f_add, . - dmexp_m4f_add
 
 @ void f(float *x, size_t n, float divisor): x[i] = x[i] / divisor, four at a time and then what is left.
@@ -190,9 +215,10 @@
 40: bx lr
     .size dmexp_m4f_divide, . - dmexp_m4f_divide
 
-@ void f(float *out, float *end, const float *x, const float *gain, float scale): out[i] = (x[i] * scale) * gain[i], four at a time.
+@ void f(float *out, size_t n, const float *x, const float *gain, float scale): out[i] = (x[i] * scale) * gain[i], four at a time and then what is left.
     FUNCTION dmexp_m4f_norm
     vmov.f32 s8, s0
+    b 20f
 10: vldmia r2!, {s0-s3}
     vldmia r3!, {s4-s7}
     vmul.f32 s0, s0, s8
@@ -204,17 +230,45 @@
     vmul.f32 s2, s2, s6
     vmul.f32 s3, s3, s7
     vstmia r0!, {s0-s3}
-    cmp r0, r1
-    bne 10b
-    bx lr
+20: subs r1, r1, #4
+    bhs 10b
+    adds r1, r1, #4
+    beq 40f
+30: vldmia r2!, {s0}
+    vldmia r3!, {s4}
+    vmul.f32 s0, s0, s8
+    vmul.f32 s0, s0, s4
+    vstmia r0!, {s0}
+    subs r1, r1, #1
+    bne 30b
+40: bx lr
     .size dmexp_m4f_norm, . - dmexp_m4f_norm
 
-@ uint32_t f(const float *x, const float *end): the bits of the largest magnitude; four at a time.
+@ const float *f(const float *x, const float *end): where the first of the largest lies; four at a time.
+    FUNCTION dmexp_m4f_argmax
+    mov r2, r0
+    vldr s4, [r0]
+10: vldmia r0!, {s0-s3}
+    .irp at, 0, 1, 2, 3
+    vcmp.f32 s\at, s4
+    vmrs APSR_nzcv, fpscr
+    ble 20f
+    vmov.f32 s4, s\at
+    sub r2, r0, #16 - 4 * \at
+20:
+    .endr
+    cmp r0, r1
+    bne 10b
+    mov r0, r2
+    bx lr
+    .size dmexp_m4f_argmax, . - dmexp_m4f_argmax
+
+@ uint32_t f(const float *x, const float *end): the bits of the largest magnitude; eight at a time.
     FUNCTION dmexp_m4f_largest
-    push {r4-r5, lr}
+    push {r4-r8, lr}
     movs r2, #0
-10: ldmia r0!, {r3-r5, r12}
-    .irp value, r3, r4, r5, r12
+10: ldmia r0!, {r3-r8, r12, lr}
+    .irp value, r3, r4, r5, r6, r7, r8, r12, lr
     cmp r2, \value, lsl #1
     it lo
     lsllo r2, \value, #1
@@ -222,8 +276,40 @@
     cmp r0, r1
     bne 10b
     lsrs r0, r2, #1
-    pop {r4-r5, pc}
+    pop {r4-r8, pc}
     .size dmexp_m4f_largest, . - dmexp_m4f_largest
+
+@ void f(float *v, float *end, const float *cos, const float *sin, const float *cos_end, size_t distance, size_t step, size_t skip)
+@ Rotates pairs (a, b), b distance bytes after a: (a * c - b * s, a * s + b * c), each product rounded. From one pair to the next are step bytes; after as many as there are cosines, skip bytes to
+@ the next head's.
+    FUNCTION dmexp_m4f_rotate
+    push {r4-r9}
+    add r12, sp, #24
+    ldmia r12, {r4-r7}
+10: mov r8, r2
+    mov r9, r3
+20: add r12, r0, r5
+    vldr s0, [r0]
+    vldr s1, [r12]
+    vldmia r8!, {s2}
+    vldmia r9!, {s3}
+    vmul.f32 s4, s0, s2
+    vmul.f32 s5, s1, s3
+    vmul.f32 s6, s0, s3
+    vmul.f32 s7, s1, s2
+    vsub.f32 s4, s4, s5
+    vadd.f32 s6, s6, s7
+    vstr s4, [r0]
+    vstr s6, [r12]
+    add r0, r0, r6
+    cmp r8, r4
+    bne 20b
+    add r0, r0, r7
+    cmp r0, r1
+    bne 10b
+    pop {r4-r9}
+    bx lr
+    .size dmexp_m4f_rotate, . - dmexp_m4f_rotate
 
 @ float f(float): the IEEE square root
     FUNCTION dmexp_m4f_sqrt

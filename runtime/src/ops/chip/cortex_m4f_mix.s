@@ -25,24 +25,19 @@
 @ float f(const T *keys, const float *q, const float *q_end, size_t gap, float *scores, float *scores_end, float scale, float largest)
 @ scores[t] = dot8(key t, q) * scale, but for the sign of a zero, which no exponential sees; returns the largest of them and of what came. q is a number of eights; gap is from the end of a
 @ key to the next, in bytes.
-@ r4 scores, r5 their end; r12 in q, whose first eight are in s0-s7 where a key begins, r6 the end of those; s24 scale, s25 the largest.
+@ r4 scores, r5 their end; r12 in q, whose first eight are in s0-s7 where a key begins; s24 scale, s25 the largest.
 .macro SCORES name, key
     FUNCTION \name
-    push {r4-r6, lr}
+    push {r4-r5}
     vpush {s16-s25}
     vmov.f32 s24, s0
     vmov.f32 s25, s1
-    ldrd r4, r5, [sp, #56]
-    add r6, r1, #32
-10: mov r12, r1
+    ldrd r4, r5, [sp, #48]
+    mov r12, r1
     vldmia r12!, {s0-s7}
 20: \key PRODUCTS8
     cmp r12, r2
-    beq 40f
-30: vldmia r12!, {s0-s7}
-    \key MULADD8
-    cmp r12, r2
-    bne 30b
+    bne 30f
 40: vadd.f32 s16, s16, s20
     vadd.f32 s18, s18, s22
     vadd.f32 s17, s17, s21
@@ -58,13 +53,18 @@
     vmovgt.f32 s25, s16
     vstmia r4!, {s16}
     cmp r4, r5
-    beq 50f
-    cmp r12, r6
-    beq 20b
-    b 10b
-50: vmov.f32 s0, s25
+    bne 20b
+    vmov.f32 s0, s25
     vpop {s16-s25}
-    pop {r4-r6, pc}
+    pop {r4-r5}
+    bx lr
+30: vldmia r12!, {s0-s7}
+    \key MULADD8
+    cmp r12, r2
+    bne 30b
+    mov r12, r1
+    vldmia r12!, {s0-s7}
+    b 40b
     .size \name, . - \name
 .endm
 

@@ -2,7 +2,7 @@
 //! takes for granted. What the kernels do not cover (matrices at odd addresses, groups of more than 512) is done element by element, with the same bits: slower, and small.
 
 use super::cortex_m_quantise::{BLOCK, place};
-use crate::format::{DType, Quantised, TensorView};
+use crate::format::{DType, Places, TensorView};
 use crate::ops::convert::from_i64;
 use crate::ops::integer::{Integers, for_each, only, scale_at};
 
@@ -58,28 +58,28 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
         DType::Q4 => dmexp_dsp_matvec_q4,
         _ => return out.fill(0.0),
     };
-    let Quantised { codes, row_stride, group_len, groups, scales, multipliers, offsets } = w.quantised();
-    let cols = w.cols();
+    let Places { cols, row_stride, group_len, groups, scales, multipliers, grouped, offsets } = w.places();
+    let bytes = w.bytes().as_ptr();
     let padded = cols.next_multiple_of(BLOCK);
     let Some(x_codes) = x.codes.get(..padded).filter(|x| !x.is_empty()) else { return out.fill(0.0) };
-    let aligned = (codes.as_ptr().addr() | x_codes.as_ptr().addr()).is_multiple_of(4);
-    let enough = scales.len() / 4 >= out.len() && (offsets.is_empty() || x.sums.len() >= groups);
+    let aligned = (bytes.addr() | x_codes.as_ptr().addr()).is_multiple_of(4);
+    let enough = w.rows() >= out.len() && (dtype == DType::Q8 || x.sums.len() >= groups);
     if !aligned || !enough || group_len > LONGEST_GROUP {
         return slow(out, w, x);
     }
     let start = x_codes.as_ptr();
-    let (single, next) = if multipliers.is_empty() { (true, -1) } else { (false, groups as isize) };
+    let (single, next) = if grouped == 0 { (true, -1) } else { (false, groups as isize) };
     // q8 rows are padded to 4 columns, those of q4 to 8.
     let end = if dtype == DType::Q8 { cols.next_multiple_of(4) } else { padded };
     let whole = if group_len == 32 { cols & !31 } else { 0 };
     let mut rows = Rows {
-        codes: codes.as_ptr(),
-        multipliers: if single { &raw const ONE } else { multipliers.as_ptr() },
+        codes: bytes,
+        multipliers: if single { &raw const ONE } else { bytes.wrapping_add(multipliers) },
         scale: x.scale,
         two_to_24: 16_777_216.0,
         out: out.as_mut_ptr(),
         out_end: out.as_mut_ptr(),
-        scales: scales.as_ptr().cast(),
+        scales: bytes.wrapping_add(scales).cast(),
         x: start,
         stride: row_stride,
         other: if single { -1 } else { next.wrapping_sub(1) },
@@ -87,7 +87,7 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
         x_group: 2 * group_len.next_multiple_of(BLOCK),
         x_end: start.wrapping_add(end),
         x_whole: start.wrapping_add(whole),
-        offsets: offsets.as_ptr().cast(),
+        offsets: bytes.wrapping_add(offsets).cast(),
         sums: x.sums.as_ptr(),
         all_sums: x.sums.as_ptr(),
     };
@@ -95,7 +95,7 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
     if let Some((paired, odd)) = out.split_at_mut_checked(last) {
         if !paired.is_empty() {
             rows.out_end = paired.as_mut_ptr_range().end;
-            // SAFETY: `paired` is a number of whole pairs of rows that the matrix has, at least one; all its planes are there, or `enough` would be false, and begin at whole words. x has
+            // SAFETY: `paired` is a number of whole pairs of rows that the matrix has, at least one; all its planes are there, as `places` says, and begin at whole words. x has
             // codes to the end of a row, and sums for each group where the kernel reads them. The kernel writes `paired` alone and keeps to the calling convention.
             unsafe { kernel(&rows) };
         }

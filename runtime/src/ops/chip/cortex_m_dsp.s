@@ -181,7 +181,7 @@
     add r8, r8, #1
     push {r6, r8}
     mov r9, #0x000f000f
-10: ldr pc, [sp]
+    ldr pc, [sp]
 @ Whole groups of 32.
 20: \eight _FIRST
     \eight
@@ -247,7 +247,8 @@
     add r3, r3, r9
     \next
     cmp r4, r6
-    bne 10b
+    it ne
+    ldrne pc, [sp]
     add sp, sp, #8
     vpop {s16-s31}
     pop {r4-r11, pc}
@@ -273,31 +274,10 @@
     MATVEC_INTEGER dmexp_dsp_matvec_q8, EIGHT_Q8, GROUP_Q8, LAST_Q8, NEXT_Q8
     MATVEC_INTEGER dmexp_dsp_matvec_q4, EIGHT_Q4, GROUP_Q4, NO_LAST_Q4, NEXT_Q4
 
-@ void f(int16_t *codes, const float *x, const float *end, float inverse): the nearest integers of x * inverse, in the order for q8; four at a time.
-    DSP_FUNCTION dmexp_dsp_quantise_q8
-    vmov.f32 s4, s0
-    push {r4, lr}
-10: vldmia r1!, {s0-s3}
-    vmul.f32 s0, s0, s4
-    vmul.f32 s1, s1, s4
-    vmul.f32 s2, s2, s4
-    vmul.f32 s3, s3, s4
-    vcvtr.s32.f32 s0, s0
-    vcvtr.s32.f32 s1, s1
-    vcvtr.s32.f32 s2, s2
-    vcvtr.s32.f32 s3, s3
-    vmov r3, r4, s0, s1
-    vmov r12, lr, s2, s3
-    pkhbt r3, r3, r12, lsl #16
-    pkhbt r4, r4, lr, lsl #16
-    stmia r0!, {r3, r4}
-    cmp r1, r2
-    bne 10b
-    pop {r4, pc}
-    .size dmexp_dsp_quantise_q8, . - dmexp_dsp_quantise_q8
-
-@ The same in the order for q4; eight at a time.
-    DSP_FUNCTION dmexp_dsp_quantise_q4
+@ void f(int16_t *codes, const float *x, const float *end, float inverse): the nearest integers of x * inverse, eight at a time. The registers say where the low halves of the four words come
+@ from in pairs of elements, and where the high ones do.
+.macro QUANTISE name, low0, low1, high0, high1
+    DSP_FUNCTION \name
     vmov.f32 s8, s0
     push {r4-r9, lr}
 10: vldmia r1!, {s0-s7}
@@ -305,10 +285,10 @@
     vmul.f32 \value, \value, s8
     vcvtr.s32.f32 \value, \value
     .endr
-    vmov r3, r4, s0, s1
-    vmov r5, r6, s2, s3
-    vmov r7, r8, s4, s5
-    vmov r9, r12, s6, s7
+    vmov r3, r4, \low0
+    vmov r5, r6, \low1
+    vmov r7, r8, \high0
+    vmov r9, r12, \high1
     pkhbt r3, r3, r7, lsl #16
     pkhbt r4, r4, r8, lsl #16
     pkhbt r5, r5, r9, lsl #16
@@ -317,7 +297,11 @@
     cmp r1, r2
     bne 10b
     pop {r4-r9, pc}
-    .size dmexp_dsp_quantise_q4, . - dmexp_dsp_quantise_q4
+    .size \name, . - \name
+.endm
+
+    QUANTISE dmexp_dsp_quantise_q8, "s0, s1", "s4, s5", "s2, s3", "s6, s7"
+    QUANTISE dmexp_dsp_quantise_q4, "s0, s1", "s2, s3", "s4, s5", "s6, s7"
 
 @ int32_t f(const int16_t *codes, const int16_t *end): the sum of the codes; eight at a time.
     DSP_FUNCTION dmexp_dsp_sum
