@@ -127,6 +127,8 @@ pub struct Quantised<'a> {
 /// Where the planes of a quantised tensor begin, in bytes from its start, and what a row is made of; see [`Quantised`].
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
+    /// Rows.
+    pub rows: usize,
     /// Elements of a row.
     pub cols: usize,
     /// Bytes from one row of codes to the next.
@@ -164,14 +166,13 @@ impl<'a> TensorView<'a> {
         let grouped = if self.dtype() == DType::Q4 || group != 0 { rows.wrapping_mul(groups) } else { 0 };
         let scales_at = after(0, rows.wrapping_mul(row_stride));
         let multipliers = after(scales_at, scales.wrapping_mul(4));
-        Places { cols, row_stride, group_len, groups, scales: scales_at, multipliers, grouped, offsets: after(multipliers, grouped) }
+        Places { rows, cols, row_stride, group_len, groups, scales: scales_at, multipliers, grouped, offsets: after(multipliers, grouped) }
     }
 
     /// The planes; all empty for a type that is not quantised.
     #[inline(never)]
     pub fn quantised(&self) -> Quantised<'a> {
-        let Places { row_stride, group_len, groups, scales, multipliers, grouped, offsets, .. } = self.places();
-        let rows = self.rows();
+        let Places { rows, row_stride, group_len, groups, scales, multipliers, grouped, offsets, .. } = self.places();
         let plane = |start: usize, len: usize| self.bytes().get(start..start.wrapping_add(len)).unwrap_or(&[]);
         let scale_count = match self.dtype() {
             DType::Q8 | DType::Q4 => rows,

@@ -80,21 +80,17 @@ impl Dims {
 
     /// The last axis: the length of a row.
     pub const fn cols(&self) -> u32 {
-        let [a, b, c, d] = self.sizes;
-        match self.rank {
-            1 => a,
-            2 => b,
-            3 => c,
-            _ => d,
-        }
+        // A rank is 1 to 4.
+        self.sizes[(self.rank as usize).wrapping_sub(1) & 3]
     }
 
     /// The number of rows: the product of all axes but the last.
     pub const fn rows(&self) -> u64 {
         let [a, b, c, _] = self.sizes;
+        // Nearly every tensor is a matrix, and sizes past the rank are 1.
         match self.rank {
-            1 => 1,
             2 => a as u64,
+            1 => 1,
             3 => a as u64 * b as u64,
             _ => a as u64 * b as u64 * c as u64,
         }

@@ -3,7 +3,6 @@
 use super::chip;
 use super::kv::{IntegerRows, KvHead, KvRows, is_built};
 use super::math::sqrt;
-use super::parts::parts;
 use super::sum::sum8;
 use crate::format::KvDType;
 
@@ -62,7 +61,7 @@ pub fn attention(
     let scale = 1.0 / sqrt(head_dim as f32);
     let skipped = first & 7;
     let mut in_group = 0;
-    for (out, q) in out.chunks_exact_mut(head_dim).zip(parts(q, head_dim)) {
+    for (out, q) in out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim)) {
         // Positions before the window add +0 to their lanes, which changes no bit: so the sum may begin at a multiple of 8.
         if let Some((before, scores)) = scores.split_at_mut_checked(skipped) {
             before.fill(0.0);
@@ -77,7 +76,7 @@ pub fn attention(
         in_group += 1;
         if in_group == group {
             in_group = 0;
-            head.head = head.head.saturating_add(1);
+            head.head = head.head.wrapping_add(1);
         }
     }
 }

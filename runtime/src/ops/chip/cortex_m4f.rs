@@ -115,7 +115,7 @@ unsafe extern "C" {
     );
     safe fn dmexp_m4f_sqrt(x: f32) -> f32;
     safe fn dmexp_m4f_widen_f16(half: u32) -> f32;
-    fn dmexp_m4f_narrow_f16(to: *mut u16, from: *const f32, from_end: *const f32);
+    fn dmexp_m4f_narrow_f16(to: *mut u16, from: *const f32, n: usize);
 }
 
 /// As the assembly's `EXP` wants them, then the lower end of the range.
@@ -481,10 +481,8 @@ pub(crate) fn widen_f16(half: u16) -> f32 {
 /// Half-precision patterns of `from`, nearest even.
 pub(crate) fn narrow_f16(to: &mut [u16], from: &[f32]) {
     let n = to.len().min(from.len());
-    let (Some(to), Some(from)) = (to.get_mut(..n), from.get(..n)) else { return };
     if n > 0 {
-        let ends = from.as_ptr_range();
         // SAFETY: both slices have n elements, n is not 0; the kernel reads one, writes the other and keeps to the calling convention.
-        unsafe { dmexp_m4f_narrow_f16(to.as_mut_ptr(), ends.start, ends.end) };
+        unsafe { dmexp_m4f_narrow_f16(to.as_mut_ptr(), from.as_ptr(), n) };
     }
 }

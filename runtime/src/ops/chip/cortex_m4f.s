@@ -324,16 +324,26 @@
     bx lr
     .size dmexp_m4f_widen_f16, . - dmexp_m4f_widen_f16
 
-@ void f(uint16_t *to, const float *from, const float *from_end): narrowed to nearest even
+@ void f(uint16_t *to, const float *from, size_t n): narrowed to nearest even, two at a time where to is at a whole word; n is not 0.
     FUNCTION dmexp_m4f_narrow_f16
-10: vldmia r1!, {s0}
+    lsls r3, r0, #30
+    bmi 30f
+    b 20f
+10: vldmia r1!, {s0-s1}
+    vcvtb.f16.f32 s0, s0
+    vcvtt.f16.f32 s0, s1
+    vstmia r0!, {s0}
+20: subs r2, r2, #2
+    bhs 10b
+    adds r2, r2, #2
+    beq 40f
+30: vldmia r1!, {s0}
     vcvtb.f16.f32 s0, s0
     vmov r3, s0
     strh r3, [r0], #2
-    cmp r1, r2
-    bne 10b
-    bx lr
+    subs r2, r2, #1
+    bne 30b
+40: bx lr
     .size dmexp_m4f_narrow_f16, . - dmexp_m4f_narrow_f16
 
     .text
-

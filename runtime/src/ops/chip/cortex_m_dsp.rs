@@ -58,12 +58,12 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
         DType::Q4 => dmexp_dsp_matvec_q4,
         _ => return out.fill(0.0),
     };
-    let Places { cols, row_stride, group_len, groups, scales, multipliers, grouped, offsets } = w.places();
+    let Places { rows: count, cols, row_stride, group_len, groups, scales, multipliers, grouped, offsets } = w.places();
     let bytes = w.bytes().as_ptr();
     let padded = cols.next_multiple_of(BLOCK);
     let Some(x_codes) = x.codes.get(..padded).filter(|x| !x.is_empty()) else { return out.fill(0.0) };
     let aligned = (bytes.addr() | x_codes.as_ptr().addr()).is_multiple_of(4);
-    let enough = w.rows() >= out.len() && (dtype == DType::Q8 || x.sums.len() >= groups);
+    let enough = count >= out.len() && (dtype == DType::Q8 || x.sums.len() >= groups);
     if !aligned || !enough || group_len > LONGEST_GROUP {
         return slow(out, w, x);
     }

@@ -3,7 +3,7 @@
 use crate::format::DType;
 #[cfg(feature = "q4")]
 use crate::ops::parts::parts;
-use crate::ops::quantise::{ACTIVATION_LIMIT, quantise_tiny, rounded};
+use crate::ops::quantise::{ACTIVATION_LIMIT, quantise_tiny};
 use core::arch::global_asm;
 
 // One text: the macros are shared.
@@ -31,29 +31,18 @@ pub(super) fn place(dtype: DType, index: usize) -> usize {
 /// The codes of `x` in 16 bits, in the order in which the kernel for this type of matrix wants them, and zeros up to a multiple of 8; returns the scale, `max |x| / 32767`.
 #[inline(never)]
 pub(crate) fn quantise(codes: &mut [i16], x: &[f32], dtype: DType) -> f32 {
-    let (whole, rest) = x.split_at_checked(x.len() & !(BLOCK - 1)).unwrap_or_default();
     let largest = super::largest_magnitude(x);
     let inverse = ACTIVATION_LIMIT as f32 / largest;
-    let Some((of_whole, of_rest)) = codes.split_at_mut_checked(whole.len()) else { return 0.0 };
     if inverse < f32::INFINITY {
-        if !whole.is_empty() {
-            let ends = whole.as_ptr_range();
-            let to = of_whole.as_mut_ptr();
-            match dtype {
-                // SAFETY: reads `whole`, a number of whole blocks, at least one, and writes `of_whole`, as long. `Activation` gives codes at whole words.
-                #[cfg(feature = "q4")]
-                DType::Q4 => unsafe { dmexp_dsp_quantise_q4(to, ends.start, ends.end, inverse) },
-                // SAFETY: as above.
-                _ => unsafe { dmexp_dsp_quantise_q8(to, ends.start, ends.end, inverse) },
+        let (whole, rest) = x.split_at_checked(x.len() & !(BLOCK - 1)).unwrap_or_default();
+        let Some((of_whole, of_rest)) = codes.split_at_mut_checked(whole.len()) else { return 0.0 };
+        blocks(of_whole, whole, inverse, dtype);
+        let mut padded = [0.0; BLOCK];
+        if let (false, Some(start), Some(of_rest)) = (rest.is_empty(), padded.get_mut(..rest.len()), of_rest.get_mut(..BLOCK)) {
+            for (to, x) in start.iter_mut().zip(rest) {
+                *to = *x;
             }
-        }
-        if let Some(block) = of_rest.first_chunk_mut::<BLOCK>() {
-            *block = [0; BLOCK];
-            for (i, x) in rest.iter().enumerate() {
-                if let Some(code) = block.get_mut(place(dtype, i)) {
-                    *code = rounded(*x * inverse, ACTIVATION_LIMIT) as i16;
-                }
-            }
+            blocks(of_rest, &padded, inverse, dtype);
         }
     } else {
         codes.fill(0);
@@ -64,6 +53,22 @@ pub(crate) fn quantise(codes: &mut [i16], x: &[f32], dtype: DType) -> f32 {
         }
     }
     largest / ACTIVATION_LIMIT as f32
+}
+
+/// The codes of whole blocks.
+#[inline(never)]
+fn blocks(codes: &mut [i16], x: &[f32], inverse: f32, dtype: DType) {
+    if x.is_empty() || codes.len() < x.len() || !x.len().is_multiple_of(BLOCK) {
+        return;
+    }
+    let (ends, to) = (x.as_ptr_range(), codes.as_mut_ptr());
+    match dtype {
+        // SAFETY: reads `x`, a number of whole blocks, at least one, and writes as many of `codes`. `Activation` gives codes at whole words.
+        #[cfg(feature = "q4")]
+        DType::Q4 => unsafe { dmexp_dsp_quantise_q4(to, ends.start, ends.end, inverse) },
+        // SAFETY: as above.
+        _ => unsafe { dmexp_dsp_quantise_q8(to, ends.start, ends.end, inverse) },
+    }
 }
 
 /// `sums[g]` = the sum of the codes of group g, for groups of `group` codes.

@@ -3,8 +3,8 @@
 //! Whatever the machine, the kernels take the same arguments and give the same bits as those of [`super::portable`], which stand in where there is no form.
 //!
 //! On a core with an FPU a multiply-add of floats is two instructions, or with the feature `vmla` one. Measured on an emulated Cortex-M4F at the stories260K shape (dim 64, hidden 172,
-//! 5 layers, 8 heads, 4 key/value heads, vocabulary 512), mean of positions 0..31, sampling (greedy) included, instructions a token and cycles by the table of costs: 768,000 and 1,275,000 with
-//! weights and cache in f32, with the feature 528,000 and 1,515,000; 571,000 and 823,000 with weights in q8 and the cache in f16. Where vmla takes one cycle, the feature is the faster.
+//! 5 layers, 8 heads, 4 key/value heads, vocabulary 512), mean of positions 0..31, sampling (greedy) included, instructions a token and cycles by the table of costs: 758,000 and 1,261,000 with
+//! weights and cache in f32, with the feature 517,000 and 1,501,000; 554,000 and 797,000 with weights in q8 and the cache in f16. Where vmla takes one cycle, the feature is the faster.
 
 #![allow(unsafe_code, reason = "the one place for it: every block says why it is sound")]
 
