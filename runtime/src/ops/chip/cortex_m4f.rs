@@ -84,7 +84,6 @@ unsafe extern "C" {
     fn dmexp_m4f_lane_f32();
     #[cfg(feature = "kv-f16")]
     fn dmexp_m4f_lane_f16();
-    #[cfg(any(feature = "kv-f32", feature = "kv-f16"))]
     fn dmexp_m4f_mix(
         values: *const u8,
         weights: *const f32,
