@@ -13,6 +13,10 @@ pub(crate) const LOG2_E: f32 = f32::from_bits(0x3fb8_aa3b);
 pub(crate) const LN2_HIGH: f32 = f32::from_bits(0x3f31_7200);
 pub(crate) const LN2_LOW: f32 = f32::from_bits(0x35bf_be8e);
 /// Coefficients of r^3 .. r^6; those of r^0 .. r^2 are 1, 1 and 1/2.
+#[cfg_attr(
+    all(feature = "soft-float", target_arch = "arm", target_os = "none", not(target_has_atomic = "32")),
+    allow(dead_code, reason = "in assembly there")
+)]
 pub(crate) const EXP: [f32; 4] =
     [f32::from_bits(0x3e2a_aa93), f32::from_bits(0x3d2a_aa9f), f32::from_bits(0x3c08_eca9), f32::from_bits(0x3ab6_6f79)];
 /// The lowest `x` whose exponential is a normal number, and the highest whose exponential is finite.
@@ -32,13 +36,7 @@ pub fn exp(x: f32) -> f32 {
     let n = if chip::SOFT_FLOAT { shifted.to_bits().wrapping_sub(MAGIC.to_bits()) as i32 as f32 } else { shifted - MAGIC };
     let r = x - n * LN2_HIGH;
     let r = r - n * LN2_LOW;
-    let [c3, c4, c5, c6] = EXP;
-    let p = c6 * r + c5;
-    let p = p * r + c4;
-    let p = p * r + c3;
-    let p = p * r + 0.5;
-    let p = p * r + 1.0;
-    let p = p * r + 1.0;
+    let p = chip::exp_polynomial(r);
     // n is in the low bits of `shifted`; those above fall out of the shift. p is below 1 only where r < 0, so within the range no exponent leaves 1..=254.
     let scaled = f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23));
     // One comparison of integers where three of floats may be subroutines: the lowest `x` is nearer to zero than the highest. (Loops of hosts are better off without a branch.)
@@ -48,6 +46,23 @@ pub fn exp(x: f32) -> f32 {
     let result = if x > EXP_HIGHEST { f32::INFINITY } else { scaled };
     let result = if x < EXP_LOWEST { 0.0 } else { result };
     if x.is_nan() { x } else { result }
+}
+
+/// The polynomial of [`exp`], for |r| below 0.36.
+#[cfg_attr(
+    all(feature = "soft-float", target_arch = "arm", target_os = "none", not(target_has_atomic = "32")),
+    allow(dead_code, reason = "in assembly there")
+)]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "as exp")]
+pub(crate) fn exp_polynomial(r: f32) -> f32 {
+    let [c3, c4, c5, c6] = EXP;
+    let p = c6 * r + c5;
+    let p = p * r + c4;
+    let p = p * r + c3;
+    let p = p * r + 0.5;
+    let p = p * r + 1.0;
+    p * r + 1.0
 }
 
 /// `1 / (1 + exp(-z))`.

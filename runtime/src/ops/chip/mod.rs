@@ -48,3 +48,8 @@ mod integer_rows;
     )
 ))]
 mod soft;
+
+#[cfg(not(all(feature = "soft-float", target_arch = "arm", target_os = "none", not(target_has_atomic = "32"))))]
+pub(crate) use super::math::exp_polynomial;
+#[cfg(all(feature = "soft-float", target_arch = "arm", target_os = "none", not(target_has_atomic = "32")))]
+pub(crate) use soft::exp_polynomial;

@@ -250,6 +250,119 @@ __aeabi_fdiv:
     pop {r4, r5, pc}
     .size __aeabi_fdiv, . - __aeabi_fdiv
 
+    .section .text.dmexp_soft_exp_polynomial, "ax", %progbits
+    .p2align 2
+    .global dmexp_soft_exp_polynomial
+    .type dmexp_soft_exp_polynomial, %function
+    .thumb_func
+@ p = c6; p = p r + c for c = c5, c4, c3, 1/2, 1, 1: every product and every sum rounded to 24 digits, ties to even. |r| is below 0.36, so p is positive, and every sum has the exponent of its c or
+@ the one below.
+dmexp_soft_exp_polynomial:
+    lsls r1, r0, #1
+    lsrs r1, r1, #24
+    cmp r1, #64
+    blo 9f
+    movs r2, #126
+    subs r2, r1
+    push {r2, r4, r5, r6, r7, lr}
+    mov r12, r2
+    asrs r3, r0, #31
+    mov lr, r3
+    @ r4, r5: the upper 16 and the lower 8 of r's 24 digits; r7: p's; lr: r's sign in every digit; r12: 126 less r's exponent, and 1 more where p's is the lower one; r6: the next c
+    uxtb r5, r0
+    lsls r4, r0, #9
+    lsrs r4, r4, #17
+    movs r2, #128
+    lsls r2, r2, #8
+    orrs r4, r2
+    adr r6, 10f
+    ldmia r6!, {r7}
+1:  @ The product, as in the multiplication: to r0, its lower digits in the low byte of r1
+    lsrs r0, r7, #8
+    uxtb r1, r7
+    mov r2, r1
+    muls r2, r5
+    muls r1, r4
+    mov r3, r0
+    muls r3, r5
+    adds r1, r3
+    lsrs r3, r2, #8
+    adds r1, r3
+    lsrs r3, r1, #8
+    orrs r1, r2
+    muls r0, r4
+    adds r0, r3
+    mov r3, r12
+    bmi 2f
+    lsls r2, r0, #25
+    lsrs r0, r0, #7
+    bcc 4f
+    b 3f
+2:  subs r3, #1
+    lsls r2, r0, #24
+    lsrs r0, r0, #8
+    bcc 4f
+3:  adds r0, #1
+    rsbs r2, r2, #0
+    bvc 4f
+    lsls r1, r1, #24
+    bne 4f
+    lsrs r0, r0, #1
+    lsls r0, r0, #1
+4:  @ r1: c's digits from bit 31 on. The low byte of its word is how much larger its exponent is than that of the c before. The product is shifted right to c's places; what falls out is kept
+    @ as one digit.
+    ldmia r6!, {r1}
+    uxtb r2, r1
+    subs r1, r1, r2
+    adds r3, r3, r2
+    lsls r0, r0, #7
+    mov r2, r0
+    lsrs r0, r3
+    rsbs r3, r3, #0
+    adds r3, #32
+    lsls r2, r3
+    beq 5f
+    movs r2, #1
+    orrs r0, r2
+5:  mov r3, lr
+    eors r0, r3
+    subs r0, r0, r3
+    adds r1, r1, r0
+    bmi 6f
+    movs r3, #1
+    lsls r2, r1, #25
+    lsrs r7, r1, #7
+    bcc 8f
+    b 7f
+6:  movs r3, #0
+    lsls r2, r1, #24
+    lsrs r7, r1, #8
+    bcc 8f
+7:  adds r7, #1
+    rsbs r2, r2, #0
+    bvc 8f
+    lsrs r7, r7, #1
+    lsls r7, r7, #1
+8:  ldr r2, [sp]
+    adds r2, r2, r3
+    mov r12, r2
+    ldr r2, [r6]
+    cmp r2, #0
+    bne 1b
+    @ The leading digit adds 1 to the exponent.
+    movs r0, #126
+    subs r0, r0, r3
+    lsls r0, r0, #23
+    adds r0, r0, r7
+    pop {r2, r4, r5, r6, r7, pc}
+9:  @ So little added to 1, or taken from it, is lost.
+    movs r0, #127
+    lsls r0, r0, #23
+    bx lr
+    .p2align 2
+10: .word 0x00b66f79, 0x88eca903, 0xaaaa9f02, 0xaaaa9302, 0x80000002, 0x80000001, 0x80000000, 0
+    .size dmexp_soft_exp_polynomial, . - dmexp_soft_exp_polynomial
+
     .section .text.dmexp_soft_i2f, "ax", %progbits
     .p2align 1
     .global __aeabi_i2f
