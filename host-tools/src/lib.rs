@@ -5,6 +5,7 @@ pub mod chat;
 pub mod checkpoint;
 pub mod compare;
 pub mod decode;
+pub mod device;
 pub mod error;
 pub mod export;
 pub mod export_to;

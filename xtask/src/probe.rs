@@ -2,34 +2,220 @@
 
 use crate::board::{self, Board};
 use crate::failure::{Failure, Outcome};
-use crate::{paths, qemu};
+use crate::models::{self, STORY};
+use crate::{paths, process, qemu};
+use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) const HELP: &str = "\
-Usage: cargo xtask probe [BOARD...]
+Usage: cargo xtask probe [OPTIONS] [BOARD...]
 
 Builds the firmware of BOARD (without one, of every board) with the feature `probe` and puts it at target/probe/BOARD.elf, where
 `dmexp compare --device qemu:BOARD` looks for it.
+
+Options:
+  --check          On an386 instead: compare it with the host, then with faults that are planted, each of which must be found
 ";
 
 /// The feature of a board's firmware that answers `dmexp compare`.
 const FEATURE: &str = "probe";
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
+    let (flags, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == "--check");
+    if !flags.is_empty() {
+        return check(board::find("an386")?);
+    }
     for board in board::named(words)? {
-        println!("{}", firmware(board)?.display());
+        println!("{}", firmware(board, &[FEATURE], board.name)?.display());
     }
     Ok(())
 }
 
 /// Builds the firmware of one board and returns where it lies.
-fn firmware(board: &Board) -> Outcome<PathBuf> {
-    let elf = board::build(board, &[FEATURE], &board.model.export(qemu::DEFAULT_DTYPE)?)?;
+fn firmware(board: &Board, features: &[&str], name: &str) -> Outcome<PathBuf> {
+    let elf = board::build(board, features, &board.model.export(qemu::DEFAULT_DTYPE)?)?;
     let folder = paths::root().join("target/probe");
-    let copy = folder.join(format!("{}.elf", board.name));
+    let copy = folder.join(format!("{name}.elf"));
     let failed = |error| Failure::cannot_run(format!("{}: {error}", copy.display()));
     std::fs::create_dir_all(&folder).map_err(failed)?;
     std::fs::copy(&elf, &copy).map_err(failed)?;
     Ok(copy)
+}
+
+/// A fault that is planted, and where it must be found.
+struct Fault {
+    name: &'static str,
+    /// Changes the bytes of the device's file; what it returns is the position, the stage, the layer, and the tensors that must be named.
+    plant: fn(&mut File) -> Outcome<Expected>,
+}
+
+struct Expected {
+    position: u32,
+    stage: &'static str,
+    layer: Option<u32>,
+    tensors: Vec<String>,
+}
+
+const FAULTS: &[Fault] = &[
+    Fault { name: "one bit of a weight is flipped", plant: flip_a_bit },
+    Fault { name: "the rotation is that of another theta", plant: other_theta },
+    Fault { name: "an entry of the f16 table is off by one", plant: off_by_one },
+];
+
+/// Compares an emulated board with the host, as it should be and with faults.
+pub(crate) fn check(board: &Board) -> Outcome {
+    let model = STORY.export("f16")?;
+    firmware(board, &[FEATURE], board.name)?;
+    let device = format!("qemu:{}", board.name);
+    let found = compare(&model, &model, &device, &[])?;
+    expect(&found, &[("equal", json!(true)), ("first_difference", Value::Null)])?;
+    println!("{}", found["verdict"].as_str().unwrap_or_default());
+
+    for fault in FAULTS {
+        let mut file = File::read(&model)?;
+        let expected = (fault.plant)(&mut file)?;
+        let path = paths::root().join("target/probe/fault.dmexp");
+        std::fs::write(&path, &file.bytes).map_err(|error| Failure::cannot_run(format!("{}: {error}", path.display())))?;
+        let found = compare(&path, &model, &device, &[])?;
+        expect_difference(&found, &expected)?;
+        println!("{}: {}", fault.name, found["verdict"].as_str().unwrap_or_default());
+    }
+
+    // Every weight is right, and the arithmetic is not.
+    let elf = firmware(board, &[FEATURE, "seeded-rounding"], "seeded-rounding")?;
+    let found = compare(&model, &model, &format!("{device}:{}", elf.display()), &[])?;
+    expect_difference(&found, &Expected { position: 0, stage: "layer", layer: Some(0), tensors: Vec::new() })?;
+    let verdict = found["verdict"].as_str().unwrap_or_default();
+    if !verdict.contains("arithmetic") {
+        return Err(Failure::found_wrong(format!("a chip that rounds otherwise is not said to: {verdict}")));
+    }
+    println!("floats are rounded towards zero: {verdict}");
+    replay(&model, &device)
+}
+
+/// What a device computes is recorded, and is found equal to it.
+fn replay(model: &Path, device: &str) -> Outcome {
+    let transcript = paths::root().join("target/probe/transcript.jsonl");
+    let transcript = transcript.to_string_lossy();
+    compare(model, model, device, &["--record", &transcript])?;
+    let mut again = models::dmexp()?;
+    again.current_dir(paths::root()).args(["compare", "--device", device, "--replay", &transcript, "--json", "--export"]).arg(model);
+    let found = parsed(&process::capture(&mut again)?)?;
+    expect(&found, &[("equal", json!(true)), ("first_difference", Value::Null)])
+}
+
+/// Runs `dmexp compare` with the device's file and the reference's, and returns what it prints; it exits with 0 where nothing differs and with 1 otherwise.
+fn compare(device_file: &Path, file: &Path, device: &str, more: &[&str]) -> Outcome<Value> {
+    let mut command = models::dmexp()?;
+    command.current_dir(paths::root()).args(["compare", "--device", device, "--json", "--prompt", "Once upon a time"]);
+    command.args(["--positions", "16", "--greedy", "8"]).args(more).arg("--export").arg(device_file);
+    if device_file != file {
+        command.arg("--reference-export").arg(file);
+    }
+    let output = command.output().map_err(|error| Failure::cannot_run(format!("cannot start `{}`: {error}", process::shown(&command))))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if text.is_empty() {
+        return Err(Failure::found_wrong(format!("`{}` said:\n{}", process::shown(&command), process::said(&output))));
+    }
+    let found = parsed(&text)?;
+    let code = if found["equal"] == json!(true) { 0 } else { 1 };
+    if output.status.code() != Some(code) {
+        return Err(Failure::found_wrong(format!("`{}` ended with {}, not {code}", process::shown(&command), output.status)));
+    }
+    Ok(found)
+}
+
+fn parsed(text: &str) -> Outcome<Value> {
+    serde_json::from_str(text).map_err(|error| Failure::found_wrong(format!("dmexp printed no JSON: {error}")))
+}
+
+fn expect(found: &Value, wanted: &[(&str, Value)]) -> Outcome {
+    match wanted.iter().find(|(key, value)| found[key] != *value) {
+        None => Ok(()),
+        Some((key, value)) => Err(Failure::found_wrong(format!("{key} is {}, not {value}; {}", found[key], found["verdict"]))),
+    }
+}
+
+fn expect_difference(found: &Value, expected: &Expected) -> Outcome {
+    let Expected { position, stage, layer, tensors } = expected;
+    let first = json!({ "position": position, "stage": stage, "layer": layer });
+    expect(found, &[("equal", json!(false)), ("first_difference", first)])?;
+    if found["tensors"]["differ"] == json!(tensors) && found["tensors"]["compared"].as_u64() > Some(0) {
+        return Ok(());
+    }
+    Err(Failure::found_wrong(format!("the tensors that differ are {}, not {tensors:?}", found["tensors"])))
+}
+
+/// A model file, and where its tensors are.
+struct File {
+    bytes: Vec<u8>,
+    tensors: Vec<(String, std::ops::Range<usize>)>,
+}
+
+impl File {
+    fn read(path: &Path) -> Outcome<Self> {
+        let info = parsed(&process::capture(models::dmexp()?.args(["export", "info", "--tensors", "--json"]).arg(path))?)?;
+        let number = |value: &Value| value.as_u64().unwrap_or(0) as usize;
+        let start = number(&info["payload"]["offset"]);
+        let tensors = info["tensors"].as_array().into_iter().flatten().map(|tensor| {
+            let at = start + number(&tensor["offset"]);
+            (tensor["name"].as_str().unwrap_or_default().to_owned(), at..at + number(&tensor["bytes"]))
+        });
+        let bytes = std::fs::read(path).map_err(|error| Failure::cannot_run(format!("{}: {error}", path.display())))?;
+        Ok(Self { bytes, tensors: tensors.collect() })
+    }
+
+    /// The name and the bytes of the tensor whose name ends so.
+    fn tensor(&mut self, end: &str) -> Outcome<(String, &mut [u8])> {
+        let (name, range) = self
+            .tensors
+            .iter()
+            .find(|(name, _)| name.ends_with(end))
+            .ok_or_else(|| Failure::cannot_run(format!("the model has no tensor whose name ends with {end}")))?;
+        let bytes = self.bytes.get_mut(range.clone()).ok_or_else(|| Failure::found_wrong(format!("{name} does not lie in the file")))?;
+        Ok((name.clone(), bytes))
+    }
+}
+
+/// The sign of one element of a matrix of layer 3: its value vector is another at the first position.
+fn flip_a_bit(file: &mut File) -> Outcome<Expected> {
+    let (name, bytes) = file.tensor("layers.3.attention.wv.weight")?;
+    bytes[2 * 100 + 1] ^= 0x80;
+    Ok(Expected { position: 0, stage: "layer", layer: Some(3), tensors: vec![name] })
+}
+
+/// Frequencies of theta 5,000: nothing is rotated at position 0.
+fn other_theta(file: &mut File) -> Outcome<Expected> {
+    let (name, bytes) = file.tensor("inv_freq")?;
+    let count = bytes.len() / 4;
+    for (place, slot) in bytes.chunks_exact_mut(4).enumerate() {
+        let frequency = 5000f64.powf(-(place as f64) / count as f64) as f32;
+        slot.copy_from_slice(&frequency.to_le_bytes());
+    }
+    Ok(Expected { position: 1, stage: "layer", layer: Some(0), tensors: vec![name] })
+}
+
+/// Every f16 of one code is read as the next one: the code of the largest element in the embedding of the text's first token.
+fn off_by_one(file: &mut File) -> Outcome<Expected> {
+    let (_, bytes) = file.tensor("tok_embeddings.weight")?;
+    let columns = 64;
+    let row = STORY.first_token as usize * columns * 2;
+    let code = |pair: &[u8]| u16::from_le_bytes([pair[0], pair[1]]);
+    let wrong = bytes[row..row + 2 * columns].chunks_exact(2).map(code).max_by_key(|code| code & 0x7fff).unwrap_or_default();
+    let mut tensors = Vec::new();
+    for (name, range) in &file.tensors {
+        let is_matrix = name.ends_with(".weight") && !name.ends_with("norm.weight");
+        let mut hit = false;
+        for pair in file.bytes[range.clone()].chunks_exact_mut(2).filter(|_| is_matrix) {
+            if code(pair) == wrong {
+                pair.copy_from_slice(&(wrong + 1).to_le_bytes());
+                hit = true;
+            }
+        }
+        if hit {
+            tensors.push(name.clone());
+        }
+    }
+    Ok(Expected { position: 0, stage: "embedding", layer: None, tensors })
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that is checked, step by step.
 
 use crate::failure::{Failure, Outcome};
-use crate::{bench, bits, board, models, new_firmware, paths, process, qemu, setup, size};
+use crate::{bench, bits, board, models, new_firmware, paths, probe, process, qemu, setup, size};
 use serde_json::Value;
 use std::ffi::OsString;
 
@@ -38,6 +38,9 @@ const SEEDED_PANICS: &[&str] = &["an386", "virt-imac"];
 
 /// The boards for which a project of `dmexp new firmware` is built and run: every way in which they differ.
 const NEW_FIRMWARE: &[&str] = &["an386", "microbit", "virt-imac"];
+
+/// The board that is compared with this machine over its serial port, and with planted faults.
+const PROBED: &str = "an386";
 
 /// Features that are for hosts, never for a chip, and the one that is a set of others.
 const NOT_FOR_CHIPS: &[&str] = &["std", "default"];
@@ -112,6 +115,9 @@ fn steps() -> Vec<Step> {
         ]);
         if NEW_FIRMWARE.contains(&board.name) {
             steps.push(step(&format!("new-firmware-{}", board.name), board.target, || new_firmware::check(board)));
+        }
+        if board.name == PROBED {
+            steps.push(step(&format!("probe-{}", board.name), board.target, || probe::check(board)));
         }
         // The check of panic paths is the same for every board; what it looks at differs by architecture.
         if SEEDED_PANICS.contains(&board.name) {

@@ -23,6 +23,13 @@ pub(crate) fn count_end() {
     unsafe { asm!(".inst.n 0xbf70") }
 }
 
+/// Makes the floating-point unit round towards zero: the arithmetic of this chip is no longer that of others.
+#[cfg(feature = "seeded-rounding")]
+pub(crate) fn round_towards_zero() {
+    // SAFETY: sets the rounding mode and clears flags that nothing reads. The results of floats are others, which is the purpose.
+    unsafe { asm!("vmsr fpscr, {}", in(reg) 3u32 << 22, options(nomem, nostack, preserves_flags)) }
+}
+
 /// The stack pointer.
 #[inline]
 pub(crate) fn stack_pointer() -> usize {

@@ -1,6 +1,6 @@
 //! The command `probe`: answers what `dmexp compare` asks of the built-in model or of a file in memory. Called by the application.
 
-#[cfg(target_arch = "riscv32")]
+#[cfg(any(target_arch = "riscv32", feature = "seeded-rounding"))]
 use crate::core_of;
 use crate::story::{self, Story};
 use crate::{Board, Command, bind, stack};
@@ -59,6 +59,8 @@ fn serve<B: Board>(board: &mut B, model: &Model<'_>, about: About<'static>, aren
     let arena = if arena.is_empty() { story::arena()?.words() } else { arena };
     match Session::new(model, arena, Sampler::greedy()) {
         Ok(ref mut session) => {
+            #[cfg(feature = "seeded-rounding")]
+            core_of::round_towards_zero();
             Probe::new(about).serve(session, board.output());
             Ok(())
         }

@@ -1,12 +1,13 @@
-//! `dmexp compare dtypes`: one checkpoint in several element types, on one text.
+//! `dmexp compare`: a device with this machine, for which see [`compare_machines`]; and `dmexp compare dtypes`: one checkpoint in several element types, on one text.
 
 use super::args;
+use super::compare_machines::{self, Machines};
 use super::export_run::cancel_flag;
 use super::failure::{Outcome, request};
 use super::figures::magnitude;
-use super::model::{for_checkpoint, tokenizer_files};
+use super::model::{ModelArgs, for_checkpoint, tokenizer_files};
 use super::output::{count, float, grouped, json, table};
-use clap::{Args, Subcommand};
+use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 use dmexp_format::DType;
 use dmexp_tools::checkpoint::{self, Config};
 use dmexp_tools::compare::{self, Comparison, Measured, Request};
@@ -17,15 +18,61 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Compare exports of one model
-#[derive(Debug, Subcommand)]
+/// Compare a device with this machine bit by bit, or exports of one model
+///
+/// Plays the same tokens on both sides and compares the logits: whether all bits are the same and, where they are not, at which position and in which layer the first difference is, how far apart they are, and whether it is the weights or the arithmetic. docs/compare.md says more.
+#[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
     after_help = "\
-Example:
-  dmexp compare dtypes stories260K.bin --tokenizer tok512.bin --text story.txt"
+Examples:
+  dmexp compare --export stories.dmexp --device qemu:an386 --prompt \"Once upon a time\"
+  dmexp compare --export stories.dmexp --device /dev/ttyACM0 --text story.txt --svg layers.svg
+  dmexp compare --export mine.dmexp --reference-export yours.dmexp --device cpu --tokens 1,403,407
+  dmexp compare dtypes stories260K.bin --tokenizer tok512.bin --text story.txt
+
+Exit codes: 0 all bits are the same; 1 they differ; 2 they could not be compared."
 )]
-pub(crate) enum Compare {
+pub(crate) struct Compare {
+    #[command(flatten)]
+    model: OfNoSubcommand<ModelArgs>,
+    #[command(flatten)]
+    machines: OfNoSubcommand<Machines>,
+    // The last to be read: the others look whether there is one, and reading takes it away.
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+/// Arguments of the command itself, which are not there where a subcommand is.
+#[derive(Debug)]
+struct OfNoSubcommand<T>(Option<T>);
+
+impl<T: FromArgMatches> FromArgMatches for OfNoSubcommand<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let is_there = matches.subcommand_name().is_none();
+        Ok(Self(is_there.then(|| T::from_arg_matches(matches)).transpose()?))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<T: Args> Args for OfNoSubcommand<T> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        T::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        T::augment_args_for_update(command)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
     Dtypes(Dtypes),
 }
 
@@ -76,7 +123,16 @@ pub(crate) struct Dtypes {
 
 /// Runs the command.
 pub(crate) fn run(command: &Compare) -> Outcome {
-    let Compare::Dtypes(command) = command;
+    match command {
+        Compare { what: Some(What::Dtypes(command)), .. } => dtypes(command),
+        Compare { model: OfNoSubcommand(Some(model)), machines: OfNoSubcommand(Some(machines)), .. } => {
+            compare_machines::run(model, machines)
+        }
+        _ => Err(request("there is nothing to compare", "name a file and a device: --export, --device")),
+    }
+}
+
+fn dtypes(command: &Dtypes) -> Outcome {
     let text = std::fs::read(&command.text).map_err(|source| dmexp_tools::error::Error::unreadable(&command.text, source))?;
     let mut sources = vec![command.checkpoint.clone(), command.text.clone()];
     sources.extend(checkpoint::beside(&command.checkpoint));

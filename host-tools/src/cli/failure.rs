@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Told(Error),
     /// Its own output says so already.
     FoundWrong,
+    /// A comparison that could not be made: another exit code than that of a difference.
+    NotCompared(Error),
     /// The output failed.
     Output(io::Error),
 }
@@ -51,6 +53,7 @@ pub(crate) fn exit(outcome: Outcome) -> ExitCode {
         // Whoever read the output has seen enough.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
         Err(Failure::Output(error)) => (format!("the output cannot be written: {error}"), 1),
+        Err(Failure::NotCompared(error)) => (error.to_string(), 2),
         Err(Failure::Told(error)) => (error.to_string(), if error.class() == Class::Cancelled { 130 } else { 1 }),
     };
     let red = style(AnsiColor::Red);

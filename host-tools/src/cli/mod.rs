@@ -3,6 +3,8 @@
 mod args;
 mod chat;
 mod compare;
+mod compare_machines;
+mod compare_report;
 mod completions;
 mod detokenize;
 mod dormouse;
@@ -56,7 +58,6 @@ enum Command {
     Export(Export),
     #[command(subcommand)]
     New(New),
-    #[command(subcommand)]
     Compare(compare::Compare),
     Generate(generate::Generate),
     Tokenize(tokenize::Tokenize),

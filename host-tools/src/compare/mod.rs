@@ -1,8 +1,13 @@
-//! How far one export of a model is from another: figures over the logits of both. Used by `dmexp compare dtypes` and by the quality report of quantised exports.
+//! How far one export of a model is from another: figures over the logits of both. Used by `dmexp compare` and by the quality report of quantised exports.
 
 pub mod divergence;
 pub mod dtypes;
+pub mod heat;
+pub mod machines;
 mod plot;
+pub mod side;
+pub mod transcript;
+pub mod verdict;
 mod windows;
 
 pub use divergence::{Divergence, Meter};

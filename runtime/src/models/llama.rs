@@ -148,6 +148,10 @@ impl<'a> Llama<'a> {
     /// The bytes of tensor `number` of the file's order, where they are read.
     #[cfg(feature = "probe")]
     pub(crate) fn tensor_bytes(&self, number: u32) -> Option<&'a [u8]> {
+        // A file has the arrays of its tokenizer behind those.
+        if number >= self.num_tensors() {
+            return None;
+        }
         let view = match self.weights {
             Weights::Table(table) => *table.get(number as usize)?,
             #[cfg(feature = "files")]

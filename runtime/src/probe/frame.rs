@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn a_message_longer_than_a_frame_is_refused() {
-        assert!(Outgoing::new(1, &[1u8; 242][..].as_ref()).is_some());
-        assert!(Outgoing::new(1, &[1u8; 243][..].as_ref()).is_none());
+        assert!(Outgoing::new(1, &&[1u8; 242][..]).is_some());
+        assert!(Outgoing::new(1, &&[1u8; 243][..]).is_none());
     }
 
     #[test]
