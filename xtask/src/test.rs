@@ -134,6 +134,9 @@ fn step(name: &str, stream: &'static str, run: impl Fn() -> Outcome + Sync + 'st
 /// A target of 32 bits whose programs this machine runs, and which needs no C library of its own.
 const TARGET_OF_32_BITS: &str = "i686-unknown-linux-musl";
 
+/// A target whose cores have an FPU, and the DSP instructions or not.
+const WITHOUT_DSP: &str = "thumbv8m.main-none-eabihf";
+
 /// Runs the tests of the file, the runtime and the exporter on a target of 32 bits: sizes past it must be refused there, and bits must be the same.
 fn test_on_32_bits() -> Outcome {
     setup::rust_target(TARGET_OF_32_BITS)?;
@@ -198,7 +201,20 @@ fn check_features() -> Outcome {
             }
         }
     }
-    Ok(())
+    // A core of Armv8-M may have no DSP instructions: without the feature `dsp` the assembler for that target meets none, or refuses.
+    setup::rust_target(WITHOUT_DSP)?;
+    process::run(process::cargo().current_dir(paths::root()).env("RUSTFLAGS", "-D warnings").args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--no-default-features",
+        "--package",
+        "dmexp",
+        "--target",
+        WITHOUT_DSP,
+        "--features",
+        "llama,f32,f16,bf16,q8,q4,kv",
+    ]))
 }
 
 /// The libraries under runtime/ with their features for chips, from `cargo metadata`.

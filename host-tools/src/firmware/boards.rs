@@ -48,6 +48,11 @@ impl Board {
         self.target.starts_with("riscv")
     }
 
+    /// Whether its core has the DSP instructions though its target does not promise them: so have all the Armv8-M ones here.
+    pub(super) fn has_optional_dsp(&self) -> bool {
+        self.target.starts_with("thumbv8m.main")
+    }
+
     /// Whether its core computes floats by subroutines.
     pub(super) fn has_soft_floats(&self) -> bool {
         !self.target.ends_with("hf") && !self.target.contains("imafc")

@@ -129,6 +129,9 @@ fn features(board: &Board, dtypes: &[&str], kv: KvDType, tokenizer: TokenizerKin
     if board.has_soft_floats() {
         features.push("soft-float".to_owned());
     }
+    if board.has_optional_dsp() {
+        features.push("dsp".to_owned());
+    }
     features
 }
 

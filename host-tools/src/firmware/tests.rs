@@ -48,6 +48,7 @@ fn a_project_has_all_that_cargo_needs_and_no_place_is_left_open() {
         assert_eq!(dmexp["path"].as_str(), Some("/dmexp \"here\"/runtime"));
         let features: Vec<_> = dmexp["features"].as_array().unwrap().iter().filter_map(toml::Value::as_str).collect();
         assert_eq!(&features[..4], ["llama", "macros", "q8", "kv-f16"], "{}", board.name);
+        assert_eq!(features.contains(&"dsp"), ["an505", "an547"].contains(&board.name), "{}", board.name);
         let config: toml::Table = fs::read_to_string(out.join(".cargo/config.toml")).unwrap().parse().unwrap();
         assert_eq!(config["build"]["target"].as_str(), Some(board.target));
         assert_eq!(channel(&fs::read_to_string(out.join("rust-toolchain.toml")).unwrap()), ours);

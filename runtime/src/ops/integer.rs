@@ -69,18 +69,35 @@ impl Packed for Bytes {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "compiled into the row loop")]
     fn dot(packed: &[u8], x: &[i16]) -> i32 {
-        let product = |w: u8, x: i16| i32::from(w.cast_signed()).wrapping_mul(i32::from(x));
-        if cfg!(not(target_os = "none")) {
-            return packed.iter().zip(x).fold(0, |sum: i32, (w, x)| sum.wrapping_add(product(*w, *x)));
+        if cfg!(target_os = "none") {
+            return dot_by_fours(packed, x);
         }
-        let ((packed, w_rest), (x, x_rest)) = (packed.as_chunks::<4>(), x.as_chunks::<4>());
-        let mut sum = 0i32;
-        for ([w0, w1, w2, w3], [x0, x1, x2, x3]) in packed.iter().zip(x) {
-            sum = sum.wrapping_add(product(*w0, *x0)).wrapping_add(product(*w1, *x1));
-            sum = sum.wrapping_add(product(*w2, *x2)).wrapping_add(product(*w3, *x3));
-        }
-        w_rest.iter().zip(x_rest).fold(sum, |sum, (w, x)| sum.wrapping_add(product(*w, *x)))
+        packed.iter().zip(x).fold(0, |sum: i32, (w, x)| sum.wrapping_add(product(*w, *x)))
     }
+}
+
+#[cfg(feature = "q8")]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "one multiplication")]
+fn product(w: u8, x: i16) -> i32 {
+    i32::from(w.cast_signed()).wrapping_mul(i32::from(x))
+}
+
+/// The dot product of q8 codes for compilers that do not vectorise it.
+#[cfg(feature = "q8")]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "compiled into the row loop")]
+pub(crate) fn dot_by_fours(packed: &[u8], x: &[i16]) -> i32 {
+    // Both as long as the shorter one, or the fours of the one could meet what is left of the other: rows are padded, activations are not.
+    let n = packed.len().min(x.len());
+    let (packed, x) = (packed.get(..n).unwrap_or(&[]), x.get(..n).unwrap_or(&[]));
+    let ((packed, w_rest), (x, x_rest)) = (packed.as_chunks::<4>(), x.as_chunks::<4>());
+    let mut sum = 0i32;
+    for ([w0, w1, w2, w3], [x0, x1, x2, x3]) in packed.iter().zip(x) {
+        sum = sum.wrapping_add(product(*w0, *x0)).wrapping_add(product(*w1, *x1));
+        sum = sum.wrapping_add(product(*w2, *x2)).wrapping_add(product(*w3, *x3));
+    }
+    w_rest.iter().zip(x_rest).fold(sum, |sum, (w, x)| sum.wrapping_add(product(*w, *x)))
 }
 
 #[cfg(feature = "q4")]
@@ -190,7 +207,7 @@ pub(crate) fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
     let dtype = only(w.dtype());
     let scale = scale_at(planes.scales, if dtype == DType::T2 { 0 } else { row });
     let mut out = out.iter_mut();
-    for_each(dtype, &planes, row, w.cols(), |integer| {
+    for_each(dtype, &planes, row, w.cols(), &mut |integer| {
         if let Some(y) = out.next() {
             *y = integer as f32 * scale;
         }
@@ -198,9 +215,8 @@ pub(crate) fn widen_row(out: &mut [f32], w: &TensorView<'_>, row: usize) {
 }
 
 /// Calls `f` with the integer of each element of a row: code times multiplier plus offset. For rows that are read seldom or lie badly.
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "two callers, one of which is not in every build")]
-pub(crate) fn for_each(dtype: DType, planes: &Quantised<'_>, row: usize, cols: usize, mut f: impl FnMut(i32)) {
+#[inline(never)]
+pub(crate) fn for_each(dtype: DType, planes: &Quantised<'_>, row: usize, cols: usize, f: &mut dyn FnMut(i32)) {
     let mut codes = planes.codes.get(row.wrapping_mul(planes.row_stride)..).unwrap_or(&[]).iter();
     let first = row.wrapping_mul(planes.groups);
     let mut multipliers = planes.multipliers.get(first..).unwrap_or(&[]).iter();

@@ -3,6 +3,7 @@
 use crate::format::layout::activation_words;
 use crate::format::{DType, Dims, Planes, TensorView};
 use crate::ops::activation::Activation;
+use crate::ops::integer::dot_by_fours;
 use crate::ops::matvec::{matvec, widen_row};
 use crate::ops::test_rng::Rng;
 
@@ -251,6 +252,18 @@ fn ternary_rows_are_summed_before_they_are_scaled() {
             let mut wide = vec![0.0; cols];
             widen_row(&mut wide, &w, r);
             assert!(wide.iter().zip(&row).all(|(found, integer)| *found == integer * matrix.scales[0]));
+        }
+    }
+}
+
+#[test]
+fn codes_by_fours_are_all_counted_however_long_the_padding() {
+    for n in 0..19usize {
+        let x: Vec<i16> = (0..n).map(|i| 100 * i as i16 - 700).collect();
+        for padded in n..n + 5 {
+            let packed: Vec<u8> = (0..padded).map(|i| (7 * i as i32 - 50) as u8).collect();
+            let expected: i32 = packed.iter().zip(&x).map(|(w, x)| i32::from(w.cast_signed()) * i32::from(*x)).sum();
+            assert_eq!(dot_by_fours(&packed, &x), expected, "{n} of {padded}");
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Integer matrices on cores with the DSP instructions (Cortex-M4F, M7F, M33F; hard-float targets): the kernels of `cortex_m_dsp.s`, each behind a function that checks what the assembly
-//! takes for granted. What the kernels do not cover (matrices at odd addresses, groups of more than 512) is done element by element, with the same bits: slower, and small.
+//! takes for granted. What the kernels do not cover (matrices at odd addresses, groups of more than 512 with multipliers) is done element by element, with the same bits: slower, and small.
 
 use super::cortex_m_quantise::{BLOCK, place};
 use crate::format::{DType, Places, TensorView};
@@ -44,8 +44,8 @@ unsafe extern "C" {
 /// Groups up to this length have sums of 32 bits.
 const LONGEST_GROUP: usize = 512;
 
-/// The multiplier of rows that have none.
-static ONE: u8 = 1;
+/// The multipliers of rows that have none, one for each [`LONGEST_GROUP`] columns.
+static ONES: [u8; 16] = [1; 16];
 
 /// As [`integer::matvec`](crate::ops::integer::matvec), for codes that [`quantise`](super::quantise) made for this type of matrix.
 #[inline(never)]
@@ -58,7 +58,11 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
         DType::Q4 => dmexp_dsp_matvec_q4,
         _ => return out.fill(0.0),
     };
-    let Places { rows: count, cols, row_stride, group_len, groups, scales, multipliers, grouped, offsets } = w.places();
+    let Places { rows: count, cols, row_stride, mut group_len, mut groups, scales, multipliers, grouped, offsets } = w.places();
+    let single = grouped == 0;
+    if group_len > LONGEST_GROUP && single && cols <= LONGEST_GROUP * ONES.len() {
+        (group_len, groups) = (LONGEST_GROUP, cols.div_ceil(LONGEST_GROUP));
+    }
     let bytes = w.bytes().as_ptr();
     let padded = cols.next_multiple_of(BLOCK);
     let Some(x_codes) = x.codes.get(..padded).filter(|x| !x.is_empty()) else { return out.fill(0.0) };
@@ -68,13 +72,13 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
         return slow(out, w, x);
     }
     let start = x_codes.as_ptr();
-    let (single, next) = if grouped == 0 { (true, -1) } else { (false, groups as isize) };
+    let next = if single { (groups as isize).wrapping_neg() } else { groups as isize };
     // q8 rows are padded to 4 columns, those of q4 to 8.
     let end = if dtype == DType::Q8 { cols.next_multiple_of(4) } else { padded };
     let whole = if group_len == 32 { cols & !31 } else { 0 };
     let mut rows = Rows {
         codes: bytes,
-        multipliers: if single { &raw const ONE } else { bytes.wrapping_add(multipliers) },
+        multipliers: if single { ONES.as_ptr() } else { bytes.wrapping_add(multipliers) },
         scale: x.scale,
         two_to_24: 16_777_216.0,
         out: out.as_mut_ptr(),
@@ -124,7 +128,7 @@ fn slow(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
     let (planes, dtype) = (w.quantised(), only(w.dtype()));
     for (row, y) in out.iter_mut().enumerate() {
         let (mut sum, mut column) = (0i64, 0usize);
-        for_each(dtype, &planes, row, w.cols(), |integer| {
+        for_each(dtype, &planes, row, w.cols(), &mut |integer| {
             let code = x.codes.get(place(dtype, column)).copied().unwrap_or(0);
             sum = sum.wrapping_add(i64::from(integer).wrapping_mul(i64::from(code)));
             column = column.wrapping_add(1);

@@ -5,8 +5,6 @@
 
     .syntax unified
     .thumb
-@ A target of Armv8-M does not promise the DSP instructions to the assembler; the cores for which this is chosen have them, and one that has not faults at the first.
-    .cpu cortex-m4
     .fpu fpv4-sp-d16
 
 .macro DSP_FUNCTION name

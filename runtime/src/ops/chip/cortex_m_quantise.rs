@@ -6,8 +6,22 @@ use crate::ops::parts::parts;
 use crate::ops::quantise::{ACTIVATION_LIMIT, quantise_tiny};
 use core::arch::global_asm;
 
+/// Where the firmware says that the core has the DSP instructions, the assembler is told: the target itself may not promise them.
+#[cfg(feature = "dsp")]
+macro_rules! core {
+    () => {
+        ".cpu cortex-m4"
+    };
+}
+#[cfg(not(feature = "dsp"))]
+macro_rules! core {
+    () => {
+        ""
+    };
+}
+
 // One text: the macros are shared.
-global_asm!(include_str!("cortex_m_dsp.s"), include_str!("cortex_m_kv.s"), options(raw));
+global_asm!(core!(), include_str!("cortex_m_dsp.s"), include_str!("cortex_m_kv.s"), options(raw));
 
 unsafe extern "C" {
     fn dmexp_dsp_quantise_q8(codes: *mut i16, x: *const f32, end: *const f32, inverse: f32);
@@ -37,9 +51,9 @@ pub(crate) fn quantise(codes: &mut [i16], x: &[f32], dtype: DType) -> f32 {
         let (whole, rest) = x.split_at_checked(x.len() & !(BLOCK - 1)).unwrap_or_default();
         let Some((of_whole, of_rest)) = codes.split_at_mut_checked(whole.len()) else { return 0.0 };
         blocks(of_whole, whole, inverse, dtype);
-        let mut padded = [0.0; BLOCK];
-        if let (false, Some(start), Some(of_rest)) = (rest.is_empty(), padded.get_mut(..rest.len()), of_rest.get_mut(..BLOCK)) {
-            for (to, x) in start.iter_mut().zip(rest) {
+        if let (false, Some(of_rest)) = (rest.is_empty(), of_rest.get_mut(..BLOCK)) {
+            let mut padded = [0.0; BLOCK];
+            for (to, x) in padded.iter_mut().zip(rest) {
                 *to = *x;
             }
             blocks(of_rest, &padded, inverse, dtype);
