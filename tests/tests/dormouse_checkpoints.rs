@@ -165,12 +165,13 @@ fn what_is_read_is_never_replaced_and_no_refusal_leaves_a_file() {
     for (words, parts) in [
         ("--ckpt-name none", &["checkpoints/none.bin", "cannot be read"][..]),
         ("--ckpt-dir nowhere", &["nowhere/latest.bin"]),
-        ("--ckpt-name latest --format 2", &["format 2", "dormouse"]),
-        ("--ckpt-name latest --dtype q8", &["dormouse", "f32, f16 or bf16"]),
-        ("--ckpt-name latest --tensor *=f32", &["dormouse", "f32, f16 or bf16"]),
+        ("--ckpt-name latest --dtype t2 --format 1", &["format 1", "export format 2"]),
+        ("--ckpt-name latest --dtype q8 --format 1", &["format 1", "f32, f16 or bf16"]),
+        ("--ckpt-name latest --tensor *=f32 --format 1", &["format 1", "f32, f16 or bf16"]),
+        ("--ckpt-name latest --tensor lm_head*=f32", &["no matrix of this model", "always codes"]),
         ("--ckpt-name latest --align 64", &["no alignment"]),
         ("--ckpt-name latest --sha256", &["SHA-256", "leave them out"]),
-        ("--ckpt-name latest --quality checkpoints/latest.txt", &["dormouse", "does not run it"]),
+        ("--ckpt-name latest --quality checkpoints/latest.txt", &["dormouse", "dmexp compare dtypes"]),
         ("--ckpt-name latest --tokenizer bytes", &["dormouse takes bytes", "--tokenizer"]),
     ] {
         line(folder.path(), &format!("export run {words}")).refused(parts);
@@ -221,4 +222,44 @@ fn commands_that_run_models_say_what_a_checkpoint_is_and_what_converts_it() {
         run(folder.path(), &["export", "run", "--checkpoint", &story, option, "--out", "o"]).refused(&[option, "dormouse"]);
     }
     assert!(!files(folder.path()).contains(&"o".to_owned()));
+}
+
+/// Format 2 holds factors as codes: from the checkpoint or from dormouse's own export, in any type, it computes what format 1 does in f32, bit for bit, and is smaller.
+#[test]
+fn codes_are_the_same_function_wherever_they_come_from() {
+    let Some(folder) = checkpoints() else { return };
+    let export = |words: &str| {
+        line(folder.path(), &format!("export run {words}")).ok();
+    };
+    export("--ckpt-name latest --dtype f32 --out one.dmexp");
+    export("--ckpt-name latest --dtype f32 --format 2 --out two.dmexp");
+    export("--checkpoint one.dmexp --dtype f32 --format 2 --out again.dmexp");
+    export("--checkpoint one.dmexp --dtype t2 --out codes.dmexp");
+    export("--checkpoint one.dmexp --dtype bf16 --canonical --out narrow.dmexp");
+    let logits = |name: &str| {
+        line(folder.path(), &format!("logits --export {name} --text pack_my_box --out {name}.f32")).ok();
+        fs::read(folder.path().join(format!("{name}.f32"))).unwrap()
+    };
+    let floats = |name: &str| -> Vec<f32> { logits(name).as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect() };
+    assert_eq!(logits("one.dmexp"), logits("two.dmexp"));
+    assert_eq!(logits("one.dmexp"), logits("again.dmexp"));
+    let off = |name: &str| floats("one.dmexp").iter().zip(floats(name)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(off("codes.dmexp") < 2e-3 && off("narrow.dmexp") < 2e-3, "{} {}", off("codes.dmexp"), off("narrow.dmexp"));
+    let size = |name: &str| fs::metadata(folder.path().join(name)).unwrap().len();
+    assert!(size("codes.dmexp") < size("two.dmexp"), "{} {}", size("codes.dmexp"), size("two.dmexp"));
+    for name in ["two.dmexp", "codes.dmexp"] {
+        line(folder.path(), &format!("export verify {name}")).ok();
+        let stripped = format!("export strip {name} --out stripped.dmexp");
+        line(folder.path(), &stripped).ok();
+        assert_eq!(logits("stripped.dmexp"), logits(name));
+    }
+    line(folder.path(), "logits --export codes.dmexp --text abc --factors raw").refused(&["factors other than ternary"]);
+    let table =
+        line(folder.path(), "compare dtypes one.dmexp --text checkpoints/latest.config.toml --window-bytes 48 --greedy 8 --json").json();
+    let mean = |name: &str| {
+        let row = table["rows"].as_array().unwrap().iter().find(|row| row["dtype"] == name).unwrap();
+        row["mean_abs_delta"].as_f64().unwrap()
+    };
+    assert!(mean("bf16 canonical") < mean("bf16") && mean("t2") < mean("bf16"), "{table}");
+    assert_eq!(mean("bf16 canonical"), mean("t2"));
 }

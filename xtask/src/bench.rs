@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measures, and writes the figures as a table and as JSON.
 
 pub(crate) mod chip;
+mod dormouse;
 mod export;
 mod host;
 
@@ -57,6 +58,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     }
     let mut chosen = chip::measurements();
     chosen.extend(host::measurements());
+    chosen.extend(dormouse::measurements());
     chosen.extend(export::measurements());
     chosen.retain(|measurement| measurement.rows.iter().any(|row| matches(&pattern, &row.id)));
     if chosen.is_empty() {

@@ -185,6 +185,10 @@ fn from_mapping(file: Mapping) -> Result<Checkpoint> {
     match recognise(file.bytes()) {
         Kind::Llama2c { .. } | Kind::Llama2cWrongSize => llama2c::open(file),
         Kind::DormouseCheckpoint => dormouse::open(file, None),
+        Kind::Dmexp { version: 1 } => match dormouse::open_exported(file)? {
+            Ok(checkpoint) => Ok(checkpoint),
+            Err(file) => Err(recognise(file.bytes()).not_imported(file.path())),
+        },
         Kind::Gguf => gguf::open(file),
         Kind::Safetensors => huggingface::open_file(file),
         Kind::Zip { pytorch: true } | Kind::Pickle => pytorch::open(file),

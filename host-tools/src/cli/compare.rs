@@ -95,9 +95,9 @@ pub(crate) struct Dtypes {
     /// The tokenizer the model was trained with, where the checkpoint has none: a file, or the word bytes
     #[arg(long, value_name = "FILE|bytes")]
     tokenizer: Option<OsString>,
-    /// The element types besides f32
-    #[arg(long = "dtypes", value_name = "TYPES", default_value = "f16,bf16,q8,q4", value_delimiter = ',', value_parser = args::dtype)]
-    types: Vec<DType>,
+    /// The element types besides f32 [default: f16,bf16,q8,q4; for dormouse's models f16,bf16,t2,q8]
+    #[arg(long = "dtypes", value_name = "TYPES", value_delimiter = ',', value_parser = args::dtype)]
+    types: Option<Vec<DType>>,
     /// How many windows, spaced evenly through the text
     #[arg(long, value_name = "N", default_value = "16", value_parser = args::from_one)]
     windows: u32,
@@ -145,22 +145,43 @@ fn dtypes(command: &Dtypes) -> Outcome {
         return Err(request("--csv and --svg name one file", "name two"));
     }
     let mut checkpoint = checkpoint::open(&command.checkpoint)?;
-    let Config::Llama(source) = &checkpoint.config else {
-        return Err(request("this checkpoint's architecture cannot be run", "use a newer version of dmexp"));
+    let vocab_size = match &checkpoint.config {
+        Config::Llama(source) => Some(source.config.vocab_size),
+        Config::Dormouse(_) => None,
+        _ => return Err(request("this checkpoint's architecture cannot be run", "use a newer version of dmexp")),
     };
-    let vocab_size = source.config.vocab_size;
-    if let Some(name) = &command.tokenizer {
+    let canonical = match vocab_size {
+        Some(_) => None,
+        None => {
+            let mut canonical = checkpoint::open(&command.checkpoint)?;
+            canonical.canonical_factors()?;
+            Some(canonical)
+        }
+    };
+    if let (None, Some(name)) = (vocab_size, &command.tokenizer) {
+        if name != "bytes" {
+            return Err(request("the tokens of a model of dormouse are bytes", "leave --tokenizer out"));
+        }
+    } else if let (Some(vocab_size), Some(name)) = (vocab_size, &command.tokenizer) {
         checkpoint.tokenizer = Some(for_checkpoint(name, None, vocab_size)?);
-    } else if checkpoint.tokenizer.is_none() && checkpoint.refused_tokenizer.is_none() {
+    } else if vocab_size.is_some() && checkpoint.tokenizer.is_none() && checkpoint.refused_tokenizer.is_none() {
         return Err(request("the checkpoint has no tokenizer", "name the one that the model was trained with: --tokenizer"));
     }
+    let usual = if canonical.is_some() {
+        &[DType::F16, DType::Bf16, DType::T2, DType::Q8][..]
+    } else {
+        &[DType::F16, DType::Bf16, DType::Q8, DType::Q4]
+    };
+    let types = command.types.clone().unwrap_or_else(|| usual.to_vec());
     let wanted = Request {
         text: &text,
         windows: command.windows,
         window_bytes: command.window_bytes,
         greedy: command.greedy,
-        dtypes: &command.types,
+        dtypes: &types,
+        canonical: canonical.as_ref(),
     };
+
     let folder = tempfile::tempdir()?;
     let cancel = cancel_flag()?;
     let hidden = command.quiet || command.json;
@@ -225,7 +246,7 @@ fn cells(name: &str, measured: &Measured) -> [String; 13] {
 fn csv(found: &Comparison) -> String {
     let mut text = COLUMNS.join(",");
     for row in &found.rows {
-        let name = row.dtype.to_string();
+        let name = row.name();
         let cells = match &row.measured {
             Ok(measured) => cells(&name, measured).join(","),
             Err(_) => format!("{name}{}", ",".repeat(COLUMNS.len() - 1)),
@@ -239,11 +260,11 @@ fn csv(found: &Comparison) -> String {
 
 fn as_json(found: &Comparison) -> Value {
     let rows = found.rows.iter().map(|row| match &row.measured {
-        Err(why) => json!({ "dtype": row.dtype.name(), "refused": why }),
+        Err(why) => json!({ "dtype": row.name(), "refused": why }),
         Ok(measured) => {
             let divergence = &measured.divergence;
             json!({
-                "dtype": row.dtype.name(),
+                "dtype": row.name(),
                 "file_bytes": measured.file_bytes,
                 "ratio": measured.ratio,
                 "max_abs": float(measured.figures.max_abs),
@@ -270,11 +291,11 @@ fn as_json(found: &Comparison) -> Value {
 
 fn print(found: &Comparison) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let measured = found.rows.iter().filter_map(|row| Some((row.dtype, row.measured.as_ref().ok()?)));
-    let rows = measured.map(|(dtype, measured)| {
+    let measured = found.rows.iter().filter_map(|row| Some((row.name(), row.measured.as_ref().ok()?)));
+    let rows = measured.map(|(name, measured)| {
         let Measured { file_bytes, ratio, figures, divergence, greedy } = measured;
         [
-            dtype.to_string(),
+            name,
             grouped(*file_bytes),
             format!("{:.1}%", 100.0 * ratio),
             magnitude(figures.max_abs),
@@ -305,7 +326,7 @@ fn print(found: &Comparison) -> io::Result<()> {
     writeln!(out, "{}", table(header, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], rows))?;
     for row in &found.rows {
         if let Err(why) = &row.measured {
-            writeln!(out, "{}: {why}", row.dtype)?;
+            writeln!(out, "{}: {why}", row.name())?;
         }
     }
     writeln!(

@@ -57,6 +57,9 @@ pub(crate) struct DormouseArgs {
     /// Writes the ternary factors of a dormouse model as their codes: the same function, which narrowing then leaves as it is
     #[arg(long)]
     canonical: bool,
+    /// What the recurrence of a dormouse model was trained with, recorded in format 2 [default: 1 for models of before 2026-10-02, else 1 / sqrt(head_dim)]
+    #[arg(long, value_name = "X", value_parser = super::dormouse_run::scale, allow_negative_numbers = true)]
+    kda_scale: Option<f32>,
 }
 
 impl DormouseArgs {
@@ -76,6 +79,9 @@ impl DormouseArgs {
             checkpoint
                 .notes
                 .push(format!("{dropped} tensors that inference never reads were left out: dormouse itself does not load this file"));
+        }
+        if let Some(scale) = self.kda_scale {
+            checkpoint.set_kda_scale(scale)?;
         }
         if self.canonical {
             let layers = checkpoint.canonical_factors()?;

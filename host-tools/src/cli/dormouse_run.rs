@@ -59,7 +59,7 @@ fn decoding(text: &str) -> Result<Decoding, String> {
     known.into_iter().find(|known| known.name() == text).ok_or_else(|| "the modes are exact, full and fast".to_owned())
 }
 
-fn scale(text: &str) -> Result<f32, String> {
+pub(super) fn scale(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
         Ok(scale) if scale.is_finite() && scale > 0.0 => Ok(scale),
         _ => Err("it is a number above 0".to_owned()),

@@ -69,7 +69,7 @@ pub(crate) struct Run {
     /// The file to write [default: the checkpoint's name with the type, in the current folder: stories260K.bf16.dmexp]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The file format: 2, or 1 as dormouse reads it (one type for all, no tokenizer) [default: 2; for dormouse's models 1]
+    /// The file format: 2, or 1 as dormouse reads it (one type for all, no tokenizer) [default: 2; for dormouse's models 1, where it can hold the type]
     #[arg(long, value_name = "1|2", value_parser = format)]
     format: Option<Format>,
     /// Where tensors begin: at multiples of this many bytes, a power of two from 16 to 4096 [default: 64]
@@ -132,7 +132,9 @@ pub(crate) fn run(command: &Run) -> Outcome {
         None => command.dormouse.open(path)?,
     };
     command.dormouse.change(&mut checkpoint)?;
-    let format = command.format.unwrap_or(if matches!(checkpoint.config, Config::Dormouse(_)) { Format::V1 } else { Format::V2 });
+    // What dormouse itself reads, where it can hold what is asked for.
+    let is_old = matches!(checkpoint.config, Config::Dormouse(_)) && !command.dtype.is_quantised() && command.tensor.is_empty();
+    let format = command.format.unwrap_or(if is_old { Format::V1 } else { Format::V2 });
     let vocab_size = match &checkpoint.config {
         Config::Llama(source) => source.config.vocab_size,
         Config::Dormouse(_) if command.tokenizer.is_some() => {

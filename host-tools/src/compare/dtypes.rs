@@ -2,10 +2,10 @@
 
 use super::divergence::{Divergence, Meter, best};
 use super::windows::windows;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Config};
 use crate::decode::{Cpu, CpuOptions, Decoder, Loaded};
 use crate::error::{Class, Error, Result};
-use crate::export::{self, Options};
+use crate::export::{self, Format, Options};
 use crate::text;
 use dmexp::Sampler;
 use dmexp_format::host::Figures;
@@ -26,6 +26,8 @@ pub struct Request<'r> {
     pub greedy: u32,
     /// The element types; f32 is always there, and first.
     pub dtypes: &'r [DType],
+    /// The same model with its ternary factors written as their codes (dormouse): its exports are rows of their own, in f16 and bf16.
+    pub canonical: Option<&'r Checkpoint>,
 }
 
 /// All rows, and what they were measured on.
@@ -48,8 +50,17 @@ pub struct Comparison {
 pub struct Row {
     /// The type that was asked for.
     pub dtype: DType,
+    /// Whether the factors were written as their codes first.
+    pub canonical: bool,
     /// What was measured; the exporter's sentence where it refused the type.
     pub measured: std::result::Result<Measured, String>,
+}
+
+impl Row {
+    /// What the row is called.
+    pub fn name(&self) -> String {
+        if self.canonical { format!("{} canonical", self.dtype) } else { self.dtype.to_string() }
+    }
 }
 
 /// The figures of one export.
@@ -70,6 +81,7 @@ pub struct Measured {
 /// An export under comparison.
 struct Candidate {
     dtype: DType,
+    canonical: bool,
     loaded: Loaded,
     file_bytes: u64,
     ratio: f64,
@@ -88,14 +100,19 @@ pub fn dtypes(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Comparison> {
-    let mut candidates = vec![candidate(checkpoint, DType::F32, folder, cancel)?];
+    let mut candidates = vec![candidate(checkpoint, DType::F32, false, folder, cancel)?];
     let mut refused = Vec::new();
     for dtype in request.dtypes.iter().filter(|dtype| **dtype != DType::F32) {
-        if candidates.iter().any(|candidate| candidate.dtype == *dtype) {
+        if candidates.iter().any(|candidate| candidate.dtype == *dtype && !candidate.canonical) {
             continue;
         }
-        match candidate(checkpoint, *dtype, folder, cancel) {
-            Ok(candidate) => candidates.push(candidate),
+        match candidate(checkpoint, *dtype, false, folder, cancel) {
+            Ok(made) => {
+                candidates.push(made);
+                if let (Some(canonical), DType::F16 | DType::Bf16) = (request.canonical, dtype) {
+                    candidates.push(candidate(canonical, *dtype, true, folder, cancel)?);
+                }
+            }
             // The type cannot hold the weights, which is an answer too.
             Err(error) if error.class() == Class::Unrepresentable => refused.push((*dtype, error.to_string())),
             Err(error) => return Err(error),
@@ -132,12 +149,12 @@ pub fn dtypes(
     let reference = greedy.first().cloned().unwrap_or_default();
     let rows = candidates.into_iter().zip(&greedy).filter_map(|(candidate, tokens)| {
         let equal = reference.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        let Candidate { dtype, file_bytes, ratio, figures, meter, .. } = candidate;
+        let Candidate { dtype, canonical, file_bytes, ratio, figures, meter, .. } = candidate;
         let measured = Measured { file_bytes, ratio, figures, divergence: meter.divergence()?, greedy: equal };
-        Some(Row { dtype, measured: Ok(measured) })
+        Some(Row { dtype, canonical, measured: Ok(measured) })
     });
     let mut rows: Vec<Row> = rows.collect();
-    rows.extend(refused.into_iter().map(|(dtype, why)| Row { dtype, measured: Err(why) }));
+    rows.extend(refused.into_iter().map(|(dtype, why)| Row { dtype, canonical: false, measured: Err(why) }));
     Ok(Comparison {
         source_bytes: checkpoint.provenance.source_bytes,
         windows: texts.len(),
@@ -168,11 +185,16 @@ impl Watch<'_> {
     }
 }
 
-fn candidate(checkpoint: &Checkpoint, dtype: DType, folder: &Path, cancel: &AtomicBool) -> Result<Candidate> {
-    let options = Options { dtype, golden: false, ..Options::new(folder.join(format!("{dtype}.dmexp"))) };
+fn candidate(checkpoint: &Checkpoint, dtype: DType, canonical: bool, folder: &Path, cancel: &AtomicBool) -> Result<Candidate> {
+    // A model of dormouse in a float type is what dormouse itself would write.
+    let is_old = matches!(checkpoint.config, Config::Dormouse(_)) && dtype.is_float();
+    let format = if is_old { Format::V1 } else { Format::V2 };
+    let name = format!("{dtype}{}.dmexp", if canonical { ".canonical" } else { "" });
+    let options = Options { dtype, format, golden: false, ..Options::new(folder.join(name)) };
     let report = export::run(checkpoint, &options, cancel, &mut |_| ())?;
     Ok(Candidate {
         dtype,
+        canonical,
         loaded: Loaded::open(&report.out)?,
         file_bytes: report.file_bytes,
         ratio: report.ratio(),
@@ -232,7 +254,7 @@ mod tests {
         checkpoint.tokenizer = Some(tokenizer(300));
         let folder = TempDir::new().unwrap();
         let text = b"to be or not to be, that is the question".repeat(20);
-        let request = Request { text: &text, windows: 3, window_bytes: 32, greedy, dtypes: dtypes_wanted };
+        let request = Request { text: &text, windows: 3, window_bytes: 32, greedy, dtypes: dtypes_wanted, canonical: None };
         dtypes(&checkpoint, &request, folder.path(), &AtomicBool::new(false), &mut |done, total| assert!(done <= total))
     }
 
@@ -256,7 +278,7 @@ mod tests {
         let mut checkpoint = open(SMALL.v0(|place| if place == 7 { 1e6 } else { 0.01 }));
         checkpoint.tokenizer = Some(tokenizer(300));
         let folder = TempDir::new().unwrap();
-        let request = Request { text: b"abc", windows: 1, window_bytes: 256, greedy: 2, dtypes: &[DType::F16] };
+        let request = Request { text: b"abc", windows: 1, window_bytes: 256, greedy: 2, dtypes: &[DType::F16], canonical: None };
         let found = dtypes(&checkpoint, &request, folder.path(), &AtomicBool::new(false), &mut |_, _| ()).unwrap();
         assert!(found.rows[0].measured.is_ok());
         assert!(found.rows[1].measured.as_ref().unwrap_err().contains("1000000"), "{:?}", found.rows[1]);
@@ -266,7 +288,7 @@ mod tests {
     fn without_text_or_tokenizer_there_is_nothing_to_compare() {
         let checkpoint = open(SMALL.random());
         let folder = TempDir::new().unwrap();
-        let request = Request { text: b"abc", windows: 1, window_bytes: 256, greedy: 2, dtypes: &[] };
+        let request = Request { text: b"abc", windows: 1, window_bytes: 256, greedy: 2, dtypes: &[], canonical: None };
         let run = |checkpoint: &Checkpoint, request: &Request<'_>, cancel: bool| {
             dtypes(checkpoint, request, folder.path(), &AtomicBool::new(cancel), &mut |_, _| ()).unwrap_err()
         };

@@ -13,11 +13,11 @@ const FONT: &str = "sans-serif";
 /// # Errors
 /// [`Class::Request`] where nothing is left.
 pub fn svg(comparison: &Comparison) -> Result<String> {
-    let measured = comparison.rows.iter().filter_map(|row| Some((row.dtype, row.measured.as_ref().ok()?)));
+    let measured = comparison.rows.iter().filter_map(|row| Some((row.name(), row.measured.as_ref().ok()?)));
     let whole = measured.clone().next().map_or(1.0, |(_, first)| first.file_bytes.max(1) as f64);
     let points: Vec<(String, f64, f64)> = measured
         .filter(|(_, found)| found.divergence.kl > 0.0)
-        .map(|(dtype, found)| (dtype.to_string(), 100.0 * found.file_bytes as f64 / whole, found.divergence.kl))
+        .map(|(name, found)| (name, 100.0 * found.file_bytes as f64 / whole, found.divergence.kl))
         .collect();
     if points.is_empty() {
         return Err(
@@ -72,7 +72,7 @@ mod tests {
             reference_perplexity: None,
             perplexity: None,
         };
-        Row { dtype, measured: Ok(Measured { file_bytes, ratio: 1.0, figures: Figures::NONE, divergence, greedy: 0 }) }
+        Row { dtype, canonical: false, measured: Ok(Measured { file_bytes, ratio: 1.0, figures: Figures::NONE, divergence, greedy: 0 }) }
     }
 
     #[test]

@@ -57,17 +57,25 @@ pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, prog
 
 /// [`run`] within another piece of work.
 pub(super) fn run_watched(checkpoint: &Checkpoint, options: &Options, watch: &mut Watch<'_>) -> Result<Report> {
+    let turned = match options.format {
+        Format::V2 => checkpoint.turned().map_err(|error| error.in_file(checkpoint.path()))?,
+        Format::V1 => None,
+    };
+    export(turned.as_ref().unwrap_or(checkpoint), checkpoint, options, watch)
+}
+
+fn export(checkpoint: &Checkpoint, original: &Checkpoint, options: &Options, watch: &mut Watch<'_>) -> Result<Report> {
     let plan = plan(checkpoint, options)?;
     if options.quality.is_some() && checkpoint.tokenizer.is_none() {
         return Err(Error::new(Class::Request, "a text cannot be measured with: there is no tokenizer").advise("name it with --tokenizer"));
     }
-    let sources = checkpoint.sources();
+    let sources = original.sources();
     let target = Target::new(&options.out, sources.iter().map(PathBuf::as_path).chain(options.quality.as_deref()))?;
     // Made first, so that a folder that takes no file is found out before the work.
     let file = target.temporary()?;
     let mut spool = Spool::default();
     let payload = measure(checkpoint, &plan, options, &target, &mut spool, watch)?;
-    let job = Job { checkpoint, plan: &plan, options, target: &target, spool: &spool };
+    let job = Job { checkpoint, original, plan: &plan, options, target: &target, spool: &spool };
     let mut report = Report {
         out: options.out.clone(),
         format: options.format,
@@ -207,6 +215,8 @@ impl Planned<'_> {
 /// What the second pass works with.
 struct Job<'a> {
     checkpoint: &'a Checkpoint,
+    /// What the checkpoint was made of, where that is another one.
+    original: &'a Checkpoint,
     plan: &'a Plan<'a>,
     options: &'a Options,
     target: &'a Target,
@@ -234,13 +244,16 @@ impl Job<'_> {
                 rope_scaling: source.rope_scaling.clone(),
             }),
             Source::Sequential(source) => Config::Sequential(source.settings.clone()),
-            Source::Dormouse(_) => return Err(no_place("format 2 has no place for a model of dormouse yet", "export format 1")),
+            Source::Dormouse(source) => match source.turned {
+                Some(config) => Config::Dormouse(config),
+                None => return Err(no_place("this model of dormouse was not made ready for format 2", "export format 1")),
+            },
         };
         // What a golden vector of a sequential model is, is not laid down yet.
         let golden = self.options.golden && matches!(config, Config::Llama(_));
         let provenance = Provenance {
             source: self.checkpoint.provenance.file_name.clone(),
-            sha256: self.options.sha256.then(|| sha256(self.checkpoint)),
+            sha256: self.options.sha256.then(|| sha256(self.original)),
             importer: self.checkpoint.provenance.importer.to_owned(),
             exporter: concat!("dmexp ", env!("CARGO_PKG_VERSION")).to_owned(),
             licence: self.checkpoint.provenance.licence.clone(),

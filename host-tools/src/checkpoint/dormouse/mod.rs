@@ -6,12 +6,15 @@ mod canonical;
 mod cbor;
 mod config;
 mod container;
+mod exported;
 mod tensors;
+mod turned;
 
 #[cfg(test)]
 mod tests;
 
 pub use config::DormouseConfig;
+pub(super) use exported::open as open_exported;
 
 use super::array::Array;
 use super::{Checkpoint, Config, Encoding, Kind, Mapping, Provenance, recognise};
@@ -32,6 +35,10 @@ pub struct DormouseSource {
     pub step: u64,
     /// Where it came from, as upstream writes it: `<path>@step<n>`.
     pub source: String,
+    /// What the results of the recurrence are multiplied by, where a user named it: neither the checkpoint nor format 1 says so.
+    pub kda_scale: Option<f32>,
+    /// The configuration as format 2 records it, where the arrays are as format 2 holds them.
+    pub(crate) turned: Option<dmexp_format::arch::dormouse::DormouseConfig>,
 }
 
 /// The snapshot that belongs to a checkpoint: `latest.config.toml` for `latest.bin`.
@@ -75,7 +82,7 @@ pub(super) fn open(file: Mapping, given: Option<DormouseConfig>) -> Result<Check
     let source = format!("{}@step{}", path.display(), container.step);
     let provenance =
         Provenance { file_name: file.file_name(), importer: container.importer, source_bytes: file.bytes().len() as u64, licence: None };
-    let source = DormouseSource { config, step: container.step, source };
+    let source = DormouseSource { config, step: container.step, source, kda_scale: None, turned: None };
     // The snapshot is among the files so that no export replaces it.
     let files = std::iter::once(file).chain(snapshot).collect();
     let mut checkpoint = Checkpoint::new(files, arrays, Config::Dormouse(source), None, provenance).map_err(in_file)?;
@@ -168,6 +175,16 @@ impl Checkpoint {
         let before = self.arrays.len();
         self.arrays.retain(|array| tensors::is_read(&source.config, &array.name));
         Ok(before - self.arrays.len())
+    }
+
+    /// Names the scale of the recurrence, which the checkpoint does not say.
+    ///
+    /// # Errors
+    /// [`Class::Request`] for another architecture.
+    pub fn set_kda_scale(&mut self, scale: f32) -> Result<()> {
+        let Config::Dormouse(source) = &mut self.config else { return Err(only_dormouse("--kda-scale")) };
+        source.kda_scale = Some(scale);
+        Ok(())
     }
 
     /// Writes the ternary factors of a dormouse model as their codes: the same function, which narrowing then leaves as it is. Returns how many layers there were.

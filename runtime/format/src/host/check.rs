@@ -20,6 +20,7 @@ impl Header {
         }
         match &self.config {
             Config::Llama(settings) => self.check_llama(settings)?,
+            Config::Dormouse(config) => self.check_dormouse(config)?,
             Config::Sequential(settings) => self.check_sequential(settings)?,
         }
         if let Some(sum) = &self.provenance.sha256
@@ -47,7 +48,7 @@ impl Header {
                 trainable: tensor.role.is_trainable(),
             })
             .collect();
-        check_tensors(&self.tensors)?;
+        check_entries(&self.tensors)?;
         check_list(&self.tensors, &wanted)?;
         if self.golden.is_empty() { Ok(()) } else { Err(HeaderError::wrong("golden", "golden vectors", "none for this architecture")) }
     }
@@ -67,7 +68,7 @@ impl Header {
         let first_array = model.weight_tensors() + 1;
         self.tokenizer.facts(first_array).check(model.vocab_size)?;
         let wanted = wanted(model, self.tokenizer.kind, self.tokenizer.n_pieces, &self.tensors);
-        check_tensors(&self.tensors)?;
+        check_entries(&self.tensors)?;
         check_list(&self.tensors, &wanted)?;
         for (number, golden) in self.golden.iter().enumerate() {
             check_golden(&format!("golden[{number}]"), golden, model)?;
@@ -127,7 +128,8 @@ fn check_special(special: &[u32], vocab_size: u32) -> Result<(), HeaderError> {
     Ok(())
 }
 
-fn check_tensors(tensors: &[TensorEntry]) -> Result<(), HeaderError> {
+/// Checks what every tensor's entry must be, whatever the architecture.
+pub(super) fn check_entries(tensors: &[TensorEntry]) -> Result<(), HeaderError> {
     if tensors.is_empty() || tensors.len() > TENSOR_LIMIT {
         return Err(HeaderError::wrong("tensors", format!("{} tensors", tensors.len()), format!("1 to {TENSOR_LIMIT} tensors")));
     }

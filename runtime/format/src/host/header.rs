@@ -3,6 +3,7 @@
 use super::sequential::SequentialSettings;
 use super::{Figures, HeaderError};
 use crate::arch::Architecture;
+use crate::arch::dormouse::DormouseConfig;
 use crate::arch::llama::LlamaConfig;
 use crate::tokenizer::{NO_TOKEN, Normalizer, PreTokenizer, TokenizerFacts, TokenizerKind};
 use crate::{DType, Dims, Error, KvDType, Planes};
@@ -36,6 +37,8 @@ pub struct Header {
 pub enum Config {
     /// `arch = "llama"`.
     Llama(LlamaSettings),
+    /// `arch = "dormouse"`.
+    Dormouse(DormouseConfig),
     /// `arch = "sequential"`.
     Sequential(SequentialSettings),
 }
@@ -279,6 +282,7 @@ impl Header {
     pub fn arch(&self) -> Architecture {
         match self.config {
             Config::Llama(_) => Architecture::Llama,
+            Config::Dormouse(_) => Architecture::Dormouse,
             Config::Sequential(_) => Architecture::Sequential,
         }
     }

@@ -1,6 +1,7 @@
 //! The header of format 2 to its text and back. `parse(to_text(h)) == h`, and a header has one text.
 
 use super::check::check_group;
+use super::dormouse;
 use super::header::{Config, Golden, GoldenPosition, Header, LlamaSettings, Provenance, Scalar, TensorEntry, TensorSpec, Tokenizer};
 use super::sequential::SequentialSettings;
 use super::toml_text::{BOOL, F32, F64, Keys, TABLE, TABLE_LIST, TEXT, Text, U32, U32_LIST, U64, float, list, show, string};
@@ -12,7 +13,8 @@ use crate::{ARITHMETIC, DType, Dims, KvDType};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
-const ARCHITECTURES: [(&str, Architecture); 2] = [("llama", Architecture::Llama), ("sequential", Architecture::Sequential)];
+const ARCHITECTURES: [(&str, Architecture); 3] =
+    [("llama", Architecture::Llama), ("dormouse", Architecture::Dormouse), ("sequential", Architecture::Sequential)];
 const DTYPES: [(&str, DType); 8] = [
     ("f32", DType::F32),
     ("f16", DType::F16),
@@ -53,6 +55,7 @@ impl Header {
             arithmetic: ARITHMETIC,
             payload_crc32: keys.required("payload_crc32", &U32)?,
             config: match arch {
+                Architecture::Dormouse => Config::Dormouse(dormouse::parse(config)?),
                 Architecture::Sequential => Config::Sequential(SequentialSettings::from_table("config", config)?),
                 _ => Config::Llama(parse_llama(config)?),
             },
@@ -88,6 +91,7 @@ impl Header {
         text.crc("payload_crc32", self.payload_crc32);
         match &self.config {
             Config::Llama(settings) => llama_text(&mut text, settings),
+            Config::Dormouse(config) => dormouse::write(&mut text, config),
             Config::Sequential(settings) => settings.write(&mut text),
         }
         tokenizer_text(&mut text, &self.tokenizer);

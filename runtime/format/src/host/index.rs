@@ -16,6 +16,7 @@ pub fn derive_index(header: &Header) -> Result<Vec<u8>, HeaderError> {
     header.check()?;
     let (config, first_array) = match &header.config {
         Config::Llama(settings) => (settings.model.to_record().to_vec(), settings.model.weight_tensors() + 1),
+        Config::Dormouse(config) => (config.to_record().to_vec(), header.tensors.len() as u32),
         Config::Sequential(settings) => (settings.to_record(), header.tensors.len() as u32),
     };
     let names = header.tensors.iter().map(|tensor| tensor.spec.name.as_str()).collect::<String>();

@@ -6,6 +6,7 @@
 //! - [`strip`]: the form for firmware; [`verify`]: every check there is.
 
 mod check;
+mod dormouse;
 mod error;
 mod header;
 mod header_text;

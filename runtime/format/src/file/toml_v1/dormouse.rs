@@ -7,6 +7,16 @@ use super::scan::{Expression, Key, Keys, Scanner, Text, Value};
 use crate::arch::dormouse::{ActQuant, Attention, DormouseConfig, Residual};
 use crate::{ConfigKey, Error, Rule};
 
+impl DormouseConfig {
+    /// The configuration in the TOML text that dormouse writes, validated. Whether queries over results have gains is not in it: they are taken to have.
+    ///
+    /// # Errors
+    /// [`Error::Toml`] and [`Error::Config`], with places in the text.
+    pub fn from_toml(text: &str) -> Result<Self, Error> {
+        parse(Text { text, at: 0 })
+    }
+}
+
 /// The keys that only choose between arms, as they are read.
 #[derive(Default)]
 struct Arms {
