@@ -226,6 +226,14 @@ fn report<B: Board>(board: &mut B, outcome: Option<Result<(), Error>>) -> i32 {
 
 /// `None` where the numbers of a command are impossible.
 #[inline(never)]
+#[cfg_attr(
+    not(feature = "measure"),
+    allow(
+        clippy::unnecessary_wraps,
+        clippy::trivially_copy_pass_by_ref,
+        reason = "commands have less in them, and none has impossible numbers"
+    )
+)]
 fn obey<B: Board>(board: &mut B, command: &Command) -> Option<Result<(), Error>> {
     match command.task {
         // The story needs no model but its own.

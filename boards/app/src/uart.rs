@@ -144,7 +144,7 @@ unsafe impl<const BASE: usize> Port for Stm32<BASE> {
     }
 }
 
-/// The UART of SiFive's FE310.
+/// The UART of `SiFive`'s FE310.
 pub struct SiFive<const BASE: usize>;
 
 // SAFETY: registers TXDATA 0, RXDATA 4, TXCTRL 8 and RXCTRL 0x0C of the device.
