@@ -14,6 +14,7 @@ mod plugin;
 mod probe;
 mod process;
 mod qemu;
+mod real;
 mod setup;
 mod size;
 mod test;
@@ -52,6 +53,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         run: bits::main,
     },
     Subcommand { name: "probe", summary: "Build firmware that `dmexp compare` can ask", help: probe::HELP, run: probe::main },
+    Subcommand { name: "real", summary: "Build the firmware of real boards, which are flashed by hand", help: real::HELP, run: real::main },
     Subcommand { name: "size", summary: "Weigh a board's firmware and prove that it cannot panic", help: size::HELP, run: size::main },
     Subcommand { name: "bench", summary: "Measure, as a table and as JSON", help: bench::HELP, run: bench::main },
     Subcommand { name: "train", summary: "Train the models that the repository carries", help: train::HELP, run: train::main },
