@@ -2,7 +2,7 @@
 
 use crate::elf::Firmware;
 use crate::failure::{Failure, Outcome};
-use crate::{models, paths, process, qemu, setup};
+use crate::{models, new_firmware, paths, process, qemu, setup};
 use std::ffi::OsString;
 
 pub(crate) const HELP: &str = "\
@@ -49,9 +49,10 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     build(&chosen, if quick { "quick" } else { "release" })
 }
 
-/// Builds every board quickly.
+/// Builds every board quickly, and projects for two of them: one whose folder has a linker script, and the one whose has not.
 pub(crate) fn check() -> Outcome {
-    build(BOARDS, "quick")
+    build(BOARDS, "quick")?;
+    ["pico2", "esp32-c6"].into_iter().try_for_each(|board| new_firmware::check_real(board, "quick"))
 }
 
 fn build(boards: &[(&str, &str)], profile: &str) -> Outcome {
