@@ -11,5 +11,6 @@ pub mod export;
 pub mod export_to;
 pub mod firmware;
 pub mod folder;
+pub mod plan;
 pub mod target;
 pub mod text;

@@ -9,9 +9,9 @@ dmexp::include_model!(
     pub Two = "generated/tiny.dmexp", context = 24, kv = f32, section = ".dmexp_model"
 );
 dmexp::include_model!(Narrow = "generated/tiny_bf16.dmexp");
-dmexp::include_model!(Stripped = "generated/tiny_stripped.dmexp", context = 24, kv = f32);
+dmexp::include_model!(Stripped = "generated/tiny_stripped.dmexp", context = 24, kv = f32, board = "microbit");
 dmexp::include_model!(One = "generated/tiny_v1.dmexp", context = 24, kv = f32,);
-dmexp::include_model!(Hot = "generated/tiny.dmexp", context = 24, kv = f32, ram = ["layers.*.attention.w*", "norm.weight"]);
+dmexp::include_model!(Hot = "generated/tiny.dmexp", context = 24, kv = f32, ram = ["layers.*.attention.w*", "norm.weight"], ram_limit = 64_000);
 dmexp::include_model!(HotOne = "generated/tiny_v1.dmexp", context = 24, kv = f32, ram = ["*"], section = ".dmexp_model");
 dmexp::include_model!(Eight = "generated/tiny_q8.dmexp", context = 24, kv = q8, ram = ["layers.0.*"]);
 dmexp::include_model!(Four = "generated/tiny_q4.dmexp", context = 24, kv = f16);

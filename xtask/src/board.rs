@@ -28,6 +28,8 @@ pub(crate) struct Board {
     pub(crate) model: Source,
     /// Types of weights in which that model is too large for its flash.
     pub(crate) too_large: &'static [&'static str],
+    /// How the firmware's own story keeps keys and values.
+    pub(crate) story_kv: &'static str,
     /// How it calculates with floats.
     pub(crate) floats: Floats,
 }
@@ -80,12 +82,21 @@ pub(crate) const ALL: &[Board] = &[
         machine: "netduinoplus2",
         load_address: None,
         too_large: &["f32"],
+        story_kv: "q8",
         ..AN386
     },
     AN385,
     // The code of a Cortex-M0, with the models for which no emulated Cortex-M0 has room.
     Board { name: "an385-v6m", target: "thumbv6m-none-eabi", ..AN385 },
-    Board { name: "lm3s6965evb", package: "qemu-lm3s6965evb", machine: "lm3s6965evb", load_address: None, model: models::TINY, ..AN385 },
+    Board {
+        name: "lm3s6965evb",
+        package: "qemu-lm3s6965evb",
+        machine: "lm3s6965evb",
+        load_address: None,
+        model: models::TINY,
+        story_kv: "f32",
+        ..AN385
+    },
     Board {
         name: "microbit",
         package: "qemu-microbit",
@@ -93,11 +104,20 @@ pub(crate) const ALL: &[Board] = &[
         machine: "microbit",
         load_address: None,
         model: models::TINY,
+        story_kv: "f32",
         ..AN385
     },
     VIRT_IMAC,
     Board { name: "virt-imafc", target: "riscv32imafc-unknown-none-elf", floats: Floats::Hardware, ..VIRT_IMAC },
-    Board { name: "sifive_e", package: "qemu-sifive-e", machine: "sifive_e", load_address: None, model: models::TINY, ..VIRT_IMAC },
+    Board {
+        name: "sifive_e",
+        package: "qemu-sifive-e",
+        machine: "sifive_e",
+        load_address: None,
+        model: models::TINY,
+        story_kv: "f32",
+        ..VIRT_IMAC
+    },
 ];
 
 const AN386: Board = Board {
@@ -110,6 +130,7 @@ const AN386: Board = Board {
     costs: Some("cortex_m4.costs"),
     model: models::STORY,
     too_large: &[],
+    story_kv: "f16",
     floats: Floats::Hardware,
 };
 
@@ -123,6 +144,7 @@ const AN385: Board = Board {
     costs: None,
     model: models::STORY,
     too_large: &[],
+    story_kv: "f16",
     floats: Floats::Software,
 };
 
@@ -136,6 +158,7 @@ const VIRT_IMAC: Board = Board {
     costs: None,
     model: models::STORY,
     too_large: &[],
+    story_kv: "f16",
     floats: Floats::Software,
 };
 

@@ -10,6 +10,9 @@ use std::path::Path;
 const MODEL_SECTION: &str = ".dmexp_model";
 const MODEL_SYMBOLS: [&str; 2] = ["DMEXP_MODEL", "DMEXP_TENSOR_"];
 
+/// The end of the readable name of the arena's static.
+const ARENA_SYMBOL: &str = "::story::ARENA";
+
 /// What a board's panic handler prints. Every handler under `boards/` writes it, so that a linked handler shows in the bytes
 /// of the image whatever became of its symbol.
 const PANIC_TEXT: &[u8] = b"the firmware panicked";
@@ -29,10 +32,10 @@ pub(crate) struct Firmware {
     pub(crate) bss: u64,
     /// The model, but for what is copied to RAM.
     pub(crate) model: u64,
+    /// The static that sessions live in, its cell included.
+    pub(crate) arena: u64,
     /// Tensors of the model among the initialised statics.
     pub(crate) hot_weights: u64,
-    /// Whether floats are added by a routine that lies outside of the firmware: in the chip's ROM.
-    pub(crate) adds_in_rom: bool,
     /// Readable names of what can only be there because something can panic.
     pub(crate) panic_paths: Vec<String>,
 }
@@ -99,7 +102,6 @@ impl Firmware {
                 continue;
             }
             seen += 1;
-            self.adds_in_rom |= mangled == "__addsf3" && symbol.section_index().is_none();
             if MODEL_SYMBOLS.iter().any(|name| mangled.contains(name)) {
                 let section = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
                 match section.as_ref().and_then(|section| section.name().ok()) {
@@ -112,6 +114,9 @@ impl Firmware {
                 }
             }
             let name = format!("{:#}", rustc_demangle::demangle(mangled));
+            if name.ends_with(ARENA_SYMBOL) {
+                self.arena += symbol.size();
+            }
             if is_panic_path(&name) {
                 self.panic_paths.push(name);
             }

@@ -46,8 +46,21 @@ pub(crate) fn said(output: &Output) -> String {
     text
 }
 
+/// Runs a build of cargo with its diagnostics passed through and returns the static library of this name that it made.
+pub(crate) fn built_library(build: &mut Command, name: &str) -> Outcome<PathBuf> {
+    let archive = |message: &serde_json::Value| {
+        message["filenames"].as_array()?.iter().filter_map(|file| file.as_str()).find(|file| file.ends_with(".a")).map(PathBuf::from)
+    };
+    artifact(build, name, archive)
+}
+
 /// Runs a build of cargo with its diagnostics passed through and returns the executable of this name that it made.
 pub(crate) fn built(build: &mut Command, name: &str) -> Outcome<PathBuf> {
+    artifact(build, name, |message| message["executable"].as_str().map(PathBuf::from))
+}
+
+/// Runs a build of cargo and returns what `pick` finds in its message about the target `name`.
+fn artifact(build: &mut Command, name: &str, pick: impl Fn(&serde_json::Value) -> Option<PathBuf>) -> Outcome<PathBuf> {
     build.args(["--message-format", "json-render-diagnostics"]);
     let output = build.stderr(Stdio::inherit()).output().map_err(|error| not_started(build, &error))?;
     if !output.status.success() {
@@ -57,8 +70,8 @@ pub(crate) fn built(build: &mut Command, name: &str) -> Outcome<PathBuf> {
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|message| message["reason"] == "compiler-artifact" && message["target"]["name"] == name)
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| Failure::cannot_run(format!("`{}` reported no executable named {name}", shown(build))))
+        .find_map(|message| pick(&message))
+        .ok_or_else(|| Failure::cannot_run(format!("`{}` reported no file of {name} that is wanted", shown(build))))
 }
 
 fn not_started(command: &Command, error: &std::io::Error) -> Failure {

@@ -138,6 +138,57 @@ pub(crate) fn emulator(wanted: Emulator) -> Outcome<PathBuf> {
     Ok(own)
 }
 
+/// The C compiler for Arm chips: the one on PATH, the one obtained earlier, or one obtained now.
+pub(crate) fn arm_gcc() -> Outcome<PathBuf> {
+    const NAME: &str = "arm-none-eabi-gcc";
+    if let Some(found) = on_path(NAME) {
+        return Ok(found);
+    }
+    let root = paths::tools().join("gcc");
+    let program = root.join("usr/bin").join(NAME);
+    if program.is_file() {
+        return Ok(program);
+    }
+    debian_tools(&["apt-get", "dpkg", "dpkg-deb", "ldd", "tar"], "arm-none-eabi-gcc")?;
+    let mut packages = Vec::new();
+    // The compiler last: it is what says that everything is there.
+    for name in ["binutils-arm-none-eabi", "gcc-arm-none-eabi"] {
+        let package = download(name)?;
+        println!("unpacking {name} into target/tools");
+        std::fs::create_dir_all(&root).map_err(|error| cannot_write(&root, &error))?;
+        unpack_for_c(&package, &root)?;
+        packages.push(package);
+    }
+    let compiler = process::capture(Command::new(&program).arg("-print-prog-name=cc1"))?;
+    for package in &packages {
+        install_missing_libraries(Path::new(compiler.trim()), package)?;
+    }
+    Ok(program)
+}
+
+/// Unpacks what compiling and linking C without a library needs, which is a fifth of the packages.
+fn unpack_for_c(package: &Path, root: &Path) -> Outcome {
+    let tar = root.with_extension("tar");
+    process::capture(Command::new("sh").arg("-c").arg("dpkg-deb --fsys-tarfile \"$1\" > \"$2\"").arg("sh").arg(package).arg(&tar))?;
+    let inside = "./usr/lib/gcc/arm-none-eabi/*";
+    process::capture(
+        Command::new("tar")
+            .arg("--extract")
+            .arg("--file")
+            .arg(&tar)
+            .arg("--directory")
+            .arg(root)
+            .args(["--wildcards", "--no-wildcards-match-slash", "--exclude=*/plugin/*"])
+            .args(["./usr/bin/*", "./usr/lib/arm-none-eabi/bin/*"])
+            .args(["cc1", "collect2", "lto-wrapper", "liblto_plugin.so", "include/*"].map(|part| format!("{inside}/{part}"))),
+    )
+    .or_else(|failure| {
+        // One of the packages has none of the compiler's files, which tar calls an error after it took the rest.
+        if root.join("usr/bin").is_dir() { Ok(String::new()) } else { Err(failure) }
+    })?;
+    std::fs::remove_file(&tar).map_err(|error| cannot_write(&tar, &error))
+}
+
 /// Refuses a QEMU that was built without plugins, which counting needs.
 pub(crate) fn require_plugins(program: &Path) -> Outcome {
     let help = process::capture(Command::new(program).arg("-help"))?;
@@ -169,16 +220,8 @@ fn unpacked() -> PathBuf {
 /// replaced (a plain install is refused where a newer part of QEMU is installed already); only libraries are installed.
 fn obtain(wanted: Emulator) -> Outcome {
     let name = wanted.debian_package();
-    for tool in ["apt-get", "dpkg", "dpkg-deb", "ldd"] {
-        if on_path(tool).is_none() {
-            return Err(Failure::cannot_run(format!(
-                "{} is not there, and xtask can get it only on Debian and its relatives ({tool} is missing); install QEMU 7.2 \
-                 or later with the machine {} and put it on PATH",
-                wanted.program(),
-                wanted.machine()
-            )));
-        }
-    }
+    let advice = format!("QEMU 7.2 or later with the machine {}", wanted.machine());
+    debian_tools(&["apt-get", "dpkg", "dpkg-deb", "ldd"], &advice)?;
     let package = download(name)?;
     let program = unpacked().join("usr/bin").join(wanted.program());
     if !program.is_file() {
@@ -187,6 +230,17 @@ fn obtain(wanted: Emulator) -> Outcome {
         process::capture(Command::new("dpkg").arg("-x").arg(&package).arg(unpacked()))?;
     }
     install_missing_libraries(&program, &package)
+}
+
+/// Refuses to get a program where Debian's tools are missing; `wanted` is what to install then.
+fn debian_tools(tools: &[&str], wanted: &str) -> Outcome {
+    match tools.iter().find(|tool| on_path(tool).is_none()) {
+        None => Ok(()),
+        Some(missing) => Err(Failure::cannot_run(format!(
+            "a program is not there that xtask can get only on Debian and its relatives ({missing} is missing); install {wanted} and \
+             put it on PATH"
+        ))),
+    }
 }
 
 /// The package file of this name, downloaded unless an earlier call did.

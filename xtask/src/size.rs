@@ -3,14 +3,17 @@
 use crate::board::{self, Board};
 use crate::elf::Firmware;
 use crate::failure::{Failure, Outcome};
-use crate::qemu;
+use crate::{plan, qemu};
 use std::ffi::OsString;
 
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask size [BOARD]
+       cargo xtask size --write
 
 Builds the firmware of BOARD (without one, of every board), prints the bytes of each kind of section, the model apart, and
-fails when there is more code than the board's mark allows, or, naming the symbols, when anything that can panic is linked in.
+fails when there is more code than the board's mark allows, when `dmexp plan` says other sizes than are linked, or, naming the
+symbols, when anything that can panic is linked in. With --write, weighs the code of every core in every type of weights and
+writes it to the table that `dmexp plan` reads.
 ";
 
 /// The most code (`text` and `rodata` without the model) that a board's firmware may have, in bytes.
@@ -33,12 +36,19 @@ const CODE_MARKS: &[(&str, u64, Option<u64>)] = &[
 ];
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
+    if words.iter().any(|word| word == "--write") {
+        return match words.as_slice() {
+            [_] => plan::write(),
+            _ => Err(Failure::cannot_run("--write stands alone: it weighs every core")),
+        };
+    }
     board::named(words)?.into_iter().try_for_each(check)
 }
 
 /// Prints the sizes of one board's firmware and refuses too much code and panic paths.
 pub(crate) fn check(board: &Board) -> Outcome {
-    let firmware = Firmware::read(&board::build(board, &[], &board.model.export(qemu::DEFAULT_DTYPE)?)?)?;
+    let model = board.model.export(qemu::DEFAULT_DTYPE)?;
+    let firmware = Firmware::read(&board::build(board, &[], &model)?)?;
     println!("{} (bytes)", board.name);
     for (name, bytes) in [
         ("code", firmware.text + firmware.rodata),
@@ -53,11 +63,13 @@ pub(crate) fn check(board: &Board) -> Outcome {
         println!("  {name:<26}{bytes:>9}");
     }
     refuse_panic_paths(board, &firmware)?;
+    plan::check(board, &model, &firmware)?;
     let Some(&(_, most, most_q8)) = CODE_MARKS.iter().find(|(name, ..)| *name == board.name) else { return Ok(()) };
     keep(board, "code", firmware.text + firmware.rodata, most)?;
     let Some(most_q8) = most_q8 else { return Ok(()) };
     let q8 = Firmware::read(&board::build_only(board, &["q8"], &board.model.export("q8")?)?)?;
     refuse_panic_paths(board, &q8)?;
+    plan::check_code(board, "q8", &q8)?;
     keep(board, "code for q8 alone", q8.text + q8.rodata, most_q8)
 }
 

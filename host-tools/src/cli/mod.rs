@@ -24,6 +24,7 @@ mod man;
 mod model;
 mod new;
 mod output;
+mod plan;
 mod score;
 mod strip;
 mod tokenize;
@@ -64,6 +65,7 @@ enum Command {
     Detokenize(detokenize::Detokenize),
     Logits(logits::Logits),
     Score(score::Score),
+    Plan(plan::PlanArgs),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -123,6 +125,7 @@ fn run(command: Command) -> Outcome {
         Command::Detokenize(command) => detokenize::run(&command),
         Command::Logits(command) => logits::run(&command),
         Command::Score(command) => score::run(&command),
+        Command::Plan(command) => plan::run(&command),
         Command::Completions(command) => completions::run(&command, &mut Cli::command()),
         Command::Man(command) => man::run(&command, Cli::command()),
     }

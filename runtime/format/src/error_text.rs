@@ -149,7 +149,8 @@ impl fmt::Display for Error {
             }
             Self::ArithmeticSelfCheck { operation, found, expected } => write!(
                 f,
-                "this machine's float arithmetic is not IEEE as set up now (check {operation}: {found:08x}, not {expected:08x}): rounding mode, flush-to-zero or replaced float routines"
+                "this machine's float arithmetic is not IEEE as set up now (check {operation}: {found:08x}, not {expected:08x}): rounding mode, flush-to-zero or replaced float routines; \
+                 set no such mode, and link the compiler's routines or the feature soft-float (those in the ROM of an RP2040 flush subnormals)"
             ),
             Self::Sampling { key, rule, found } => write!(f, "{} = {} {rule} ({})", key.name(), f32::from_bits(found), key.allowed()),
             Self::Stop { rule, found, allowed } => write!(f, "a stop string of {found} bytes {rule} ({allowed})"),

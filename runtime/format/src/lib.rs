@@ -31,7 +31,7 @@ pub use dtype::{DType, KvDType};
 pub use error::{Bank, Error, Part, Plane, Rule};
 pub use error_keys::{ConfigKey, SamplingKey, TokenizerKey};
 pub use planes::{Places, Planes, Quantised};
-pub use tensor::{Dims, TensorView};
+pub use tensor::{Dims, TensorView, VIEW_BYTES_32};
 
 /// The number of the canonical arithmetic (docs/format/arithmetic.md) that this version computes.
 pub const ARITHMETIC: u32 = 1;

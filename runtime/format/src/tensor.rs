@@ -4,6 +4,12 @@ use crate::bytes::array;
 use crate::planes::Planes;
 use crate::{DType, Error, Rule};
 
+/// Bytes of a [`TensorView`] on a chip of 32 bits, where `include_model!` places a table of them.
+pub const VIEW_BYTES_32: usize = 36;
+
+#[cfg(target_pointer_width = "32")]
+const _: () = assert!(size_of::<TensorView<'_>>() == VIEW_BYTES_32, "the size that plans reckon with");
+
 /// The sizes of a tensor's axes, 1 to 4 of them, row-major, the reduced (input) axis last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dims {

@@ -8,8 +8,8 @@ use dmexp_format::file::ModelFile;
 use dmexp_format::layout::LlamaLayout;
 use dmexp_format::tokenizer::TokenizerFacts;
 use dmexp_format::vocabulary::Vocabulary;
-use dmexp_format::{Dims, TensorView, host};
-use host::name_matches;
+use dmexp_format::{Dims, KvDType, TensorView, host};
+use host::{fit, name_matches};
 use proc_macro::TokenStream;
 use std::fmt::Write as _;
 
@@ -27,7 +27,8 @@ pub(crate) fn model(request: &Request) -> Result<TokenStream, Refusal> {
     let config = check_tensors(&file).map_err(|error| refuse(format!("{shown}: {error}")))?;
     let facts = *Vocabulary::bind(&file).map_err(|error| refuse(format!("{shown}: {error}")))?.facts();
     let context = request.context.unwrap_or(config.max_seq_len);
-    LlamaLayout::new(&config, context, request.kv).map_err(|error| Refusal::new(request.context_span, format!("{shown}: {error}")))?;
+    let layout =
+        LlamaLayout::new(&config, context, request.kv).map_err(|error| Refusal::new(request.context_span, format!("{shown}: {error}")))?;
 
     for (pattern, span) in &request.ram {
         if !file.tensors().any(|tensor| name_matches(pattern, tensor.name)) {
@@ -35,9 +36,33 @@ pub(crate) fn model(request: &Request) -> Result<TokenStream, Refusal> {
             return Err(Refusal::new(*span, format!("{shown}: no tensor is called {pattern:?}; they are called {}, ..", names.join(", "))));
         }
     }
+    if let Some(room) = &request.room {
+        let mut banks = room.banks.clone();
+        let hot = Places { request, file: &file, path: "", file_len: bytes.len() }.hot_bytes() as u64;
+        if let Some(first) = banks.first_mut() {
+            *first = first.saturating_sub(hot);
+        }
+        if fit::place(&layout, &banks).is_none() {
+            let why = fit::refusal(&config, (context, request.kv), &layout, &banks, &room.place, &Written);
+            return Err(Refusal::new(room.span, format!("{shown}: {why}")));
+        }
+    }
     let code = code(request, &bytes, &file, &config, &facts, context);
     let body: TokenStream = code.parse().map_err(|error| refuse(format!("{shown}: the generated code does not parse: {error}")))?;
     Ok(request.prefix.clone().into_iter().chain(body).collect())
+}
+
+/// As the options of the macro are written.
+struct Written;
+
+impl fit::Ask for Written {
+    fn context(&self, context: u32) -> String {
+        format!("`context = {context}`")
+    }
+
+    fn kv(&self, kv: KvDType) -> String {
+        format!("`kv = {}`", kv.name())
+    }
 }
 
 fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaConfig, facts: &TokenizerFacts, context: u32) -> String {
@@ -117,7 +142,7 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
         ",
         config = config_code(config),
         statics = places.statics(&section),
-        ram_len = file.tensors().filter(|tensor| places.is_hot(tensor.name)).map(|tensor| tensor.view.bytes().len()).sum::<usize>(),
+        ram_len = places.hot_bytes(),
         count = weights + 1,
         kind = facts.kind as u32,
         facts = facts_code(facts),
@@ -135,6 +160,11 @@ struct Places<'a> {
 impl Places<'_> {
     fn is_hot(&self, name: &str) -> bool {
         self.request.ram.iter().any(|(pattern, _)| name_matches(pattern, name))
+    }
+
+    /// Bytes of the tensors that are copied to RAM.
+    fn hot_bytes(&self) -> usize {
+        self.file.tensors().filter(|tensor| self.is_hot(tensor.name)).map(|tensor| tensor.view.bytes().len()).sum()
     }
 
     /// The statics; `section` is the attribute of those that stay in flash.

@@ -27,6 +27,9 @@ use proc_macro::TokenStream;
 /// not fit. The weights that are read most often for their size (small matrices, used at every token) pay first; the embedding, of which a token reads one row, never pays unless it is the
 /// classifier too. The linker script has to place `.data.*` (those of `cortex-m-rt` and `riscv-rt` do).
 ///
+/// `board = "rp2040"`, one of the boards that `dmexp plan` knows, or `ram_limit = 64_000`, the bytes that arenas and such tensors may take, make too little RAM a compile error that says what
+/// is needed, what there is, and which context would fit; where a board's RAM is split, two banks count (`Session::new_in_banks`). Without either the linker says only that it does not fit.
+///
 /// While the program compiles, every check that needs no run of the model is made: container, checksums, header against index, finite weights,
 /// names and dims against the configuration, tokenizer arrays. What does not pass is a compile error at the path.
 ///

@@ -1,6 +1,7 @@
 //! The macro's input: `[attributes] [pub] Name = "path" [, key = value]*`.
 
 use dmexp_format::KvDType;
+use dmexp_format::host::boards::Board;
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,17 @@ pub(crate) struct Request {
     pub(crate) section: Option<String>,
     /// Patterns of the tensors that are copied to RAM, and where they stand.
     pub(crate) ram: Vec<(String, Span)>,
+    /// The RAM that there is, if the caller said so.
+    pub(crate) room: Option<Room>,
+}
+
+/// RAM for arenas, and for tensors that are copied to it.
+pub(crate) struct Room {
+    /// Bytes of each bank; the first takes the tensors.
+    pub(crate) banks: Vec<u64>,
+    /// What has it, in words.
+    pub(crate) place: String,
+    pub(crate) span: Span,
 }
 
 /// A refusal and where to show it.
@@ -55,7 +67,7 @@ impl Refusal {
     }
 }
 
-const USAGE: &str = "include_model! takes: Name = \"file.dmexp\" [, context = POSITIONS] [, kv = f32|f16|q8] [, section = \"NAME\"] [, ram = [\"TENSOR\", ..]]";
+const USAGE: &str = "include_model! takes: Name = \"file.dmexp\" [, context = POSITIONS] [, kv = f32|f16|q8] [, section = \"NAME\"] [, ram = [\"TENSOR\", ..]] [, ram_limit = BYTES | board = \"NAME\"]";
 
 /// Reads the macro's input.
 pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
@@ -84,6 +96,7 @@ pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
         kv: KvDType::default(),
         section: None,
         ram: Vec::new(),
+        room: None,
     };
     while let Some(tree) = trees.next() {
         match tree {
@@ -118,6 +131,20 @@ pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
                 TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => request.ram = patterns(&group)?,
                 _ => return Err(Refusal::new(span, RAM)),
             },
+            "ram_limit" => {
+                let text = value.to_string().replace('_', "");
+                let bytes = text.parse().map_err(|_| Refusal::new(span, format!("ram_limit = {text}: must be a number of bytes")))?;
+                request.room = Some(Room { banks: vec![bytes], place: "`ram_limit`".to_owned(), span });
+            }
+            "board" => {
+                let TokenTree::Literal(literal) = value else {
+                    return Err(Refusal::new(span, format!("board: must be a string; the boards are: {}", Board::names())));
+                };
+                let name = string(&literal)?;
+                let board = Board::find(&name)
+                    .ok_or_else(|| Refusal::new(span, format!("board = {name:?}: the boards are: {}", Board::names())))?;
+                request.room = Some(Room { banks: board.free(), place: name, span });
+            }
             other => return Err(Refusal::new(key.span(), format!("unknown option `{other}`. {USAGE}"))),
         }
     }

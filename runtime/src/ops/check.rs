@@ -1,4 +1,4 @@
-//! Eight operations with known results, run once before a session computes: a machine that rounds another way, flushes subnormals or was given other float
+//! Operations with known results, run once before a session computes: a machine that rounds another way, flushes subnormals or was given other float
 //! routines is refused, not trusted.
 
 use super::convert::narrow_f16;
@@ -10,7 +10,8 @@ use core::hint::black_box;
 ///
 /// # Errors
 /// [`Error::ArithmeticSelfCheck`] with the first operation that differs: 0 and 1 the rounding mode (a tie up to even, a tie down to even below zero), 2 a subnormal result, 3 a subnormal
-/// operand, 4 a product fused into a sum, 5 division, 6 square root, 7 half precision (widening its infinity and its smallest subnormal, narrowing a tie).
+/// operand, 4 a product fused into a sum, 5 division, 6 square root, 7 half precision (widening its infinity and its smallest subnormal, narrowing a tie). Where floats are subroutines, each
+/// of which may come from elsewhere, subnormals in the others too: 8 in sums, 9 as the result of a division, 10 as its operand, 11 in a comparison.
 pub fn self_check() -> Result<(), Error> {
     // 1; half an ulp of it; the smallest normal number and the smallest of all; 1 + 2^-12; 1 + 2^-11, which is also a tie between halves, the even one of which is 1.
     let [one, half_ulp, smallest_normal, subnormal, root, square, half, large] = black_box(&OPERANDS).map(f32::from_bits);
@@ -34,10 +35,28 @@ pub fn self_check() -> Result<(), Error> {
         f32::from_bits(u32::from(tie)),
         f32::from_bits(u32::from(smallest)),
     ]);
-    for (number, (value, expected)) in (0..).zip(found.iter().zip(&EXPECTED)) {
+    compare(&found, &EXPECTED, 0, HALF_PRECISION)?;
+    #[cfg(not(any(target_abi = "eabihf", target_feature = "f")))]
+    compare(
+        &black_box([
+            (smallest_normal + subnormal) - smallest_normal,
+            smallest_normal / (one + one),
+            subnormal / smallest_normal,
+            if subnormal > 0.0 { one } else { half },
+        ]),
+        &[1, 0x0040_0000, 0x3400_0000, 0x3f80_0000],
+        HALF_PRECISION + 1,
+        u32::MAX,
+    )?;
+    Ok(())
+}
+
+/// Refuses the first value that has not the bits expected of it; operations count from `first`, and those past `last` are the last.
+fn compare(found: &[f32], expected: &[u32], first: u32, last: u32) -> Result<(), Error> {
+    for (number, (value, expected)) in (first..).zip(found.iter().zip(expected)) {
         let found = value.to_bits();
         if found != *expected {
-            return Err(Error::ArithmeticSelfCheck { operation: LAST_OPERATION.min(number), found, expected: *expected });
+            return Err(Error::ArithmeticSelfCheck { operation: last.min(number), found, expected: *expected });
         }
     }
     Ok(())
@@ -59,8 +78,8 @@ static OPERANDS: [u32; 8] = [0x3f80_0000, 0x3380_0000, 0x0080_0000, 1, 0x3f80_08
 static EXPECTED: [u32; 11] =
     [0x3f80_0002, 0xbf80_0000, 0x0040_0000, 0x0100_0000, 0, 0x3eaa_aaab, 0x3fb5_04f3, 0x7f80_0000, 0x3380_0000, 0x3c00, 0x0001];
 
-/// Half precision.
-const LAST_OPERATION: u32 = 7;
+/// Its number among the operations; it has the last four values.
+const HALF_PRECISION: u32 = 7;
 
 #[cfg(test)]
 mod tests {

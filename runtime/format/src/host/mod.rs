@@ -4,10 +4,13 @@
 //! - [`derive_index`]: the one function from header to index.
 //! - [`Measure`]: first pass over the tensors (checksums, figures, offsets); [`write_v2`] and [`write_v1`]: second pass (the bytes).
 //! - [`strip`]: the form for firmware; [`verify`]: every check there is.
+//! - [`boards`], [`fit`]: the memories of boards, and what fits them.
 
+pub mod boards;
 mod check;
 mod dormouse;
 mod error;
+pub mod fit;
 mod header;
 mod header_text;
 mod header_v1;

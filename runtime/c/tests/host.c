@@ -1,0 +1,156 @@
+/* The C interface on a host: a story, logits, and refusals. `cargo test -p dmexp-tests --test c_interface` compiles and runs it.
+ *
+ *     host MODEL.dmexp LOGITS.f32: writes the story of seed 1 to stdout and the logits of tokens 1, 403, 407 to LOGITS.f32 */
+
+#include "dmexp.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void expect(int right, const char *what, int line) {
+    if (!right) {
+        fprintf(stderr, "host.c:%d: %s\n", line, what);
+        exit(1);
+    }
+}
+#define EXPECT(right) expect((right) != 0, #right, __LINE__)
+
+static void done(DmexpError error, int line) {
+    if (error.code != DMEXP_CODE_OK) {
+        fprintf(stderr, "host.c:%d: %s (%llu, %llu at %u)\n", line, dmexp_error_text(error), (unsigned long long)error.found,
+                (unsigned long long)error.allowed, error.place);
+        exit(1);
+    }
+}
+#define DONE(call) done((call), __LINE__)
+
+static size_t print(void *context, const char *text, size_t len) {
+    return fwrite(text, 1, len, context);
+}
+
+static size_t refuse(void *context, const char *text, size_t len) {
+    (void)context, (void)text, (void)len;
+    return 0;
+}
+
+static unsigned char *read_all(const char *path, size_t *len) {
+    FILE *file = fopen(path, "rb");
+    EXPECT(file);
+    EXPECT(fseek(file, 0, SEEK_END) == 0);
+    *len = (size_t)ftell(file);
+    rewind(file);
+    unsigned char *bytes = malloc(*len);
+    EXPECT(bytes && fread(bytes, 1, *len, file) == *len);
+    fclose(file);
+    return bytes;
+}
+
+/* A machine whose floats are not IEEE 754's is refused, by the operation that showed it. */
+static void wrong_floats(const DmexpModel *model, void *arena, size_t arena_len) {
+#if defined(__SSE__)
+    static const struct {
+        unsigned bits, place;
+    } modes[] = {{0x8000, 2}, {0x0040, 3}, {0x6000, 0}};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        const unsigned before = __builtin_ia32_stmxcsr();
+        DmexpSession session;
+        __builtin_ia32_ldmxcsr(before | modes[i].bits);
+        const DmexpError error = dmexp_session_new(&session, model, arena, arena_len, NULL);
+        __builtin_ia32_ldmxcsr(before);
+        EXPECT(error.code == DMEXP_CODE_ARITHMETIC && error.place == modes[i].place && error.found != error.allowed);
+    }
+#else
+    (void)model, (void)arena, (void)arena_len;
+#endif
+}
+
+int main(int count, char **words) {
+    static const char prompt[] = "Once upon a time";
+    static DmexpModel model;
+    static DmexpSession session;
+    size_t len, arena_len, kv_len, work_len;
+    EXPECT(count == 3);
+    unsigned char *bytes = read_all(words[1], &len);
+
+    /* What is not there, or no file, is refused. */
+    EXPECT(dmexp_arena_len(&model, &arena_len).code == DMEXP_CODE_NOT_MADE);
+    EXPECT(dmexp_reset(&session).code == DMEXP_CODE_NOT_MADE);
+    EXPECT(dmexp_open(NULL, bytes, len).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_open(&model, NULL, len).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_open(&model, prompt, sizeof prompt).code == DMEXP_CODE_NOT_DMEXP);
+    EXPECT(dmexp_open(&model, bytes, len - 1).code == DMEXP_CODE_DAMAGED);
+    EXPECT(dmexp_vocab_size(&model) == 0 && dmexp_vocab_size(NULL) == 0 && dmexp_position(&session) == 0);
+
+    DONE(dmexp_open(&model, bytes, len));
+    EXPECT(dmexp_vocab_size(&model) == 512);
+    EXPECT(dmexp_set_context(&model, 0).code == DMEXP_CODE_CONTEXT);
+    EXPECT(dmexp_set_context(&model, 100000).code == DMEXP_CODE_CONTEXT);
+    EXPECT(dmexp_set_kv(&model, 3).code == DMEXP_CODE_NOT_BUILT);
+    DONE(dmexp_set_kv(&model, DMEXP_KV_F16));
+    DONE(dmexp_arena_len(&model, &arena_len));
+    DONE(dmexp_bank_lens(&model, &kv_len, &work_len));
+    EXPECT(kv_len + work_len == arena_len);
+    unsigned char *arena = malloc(arena_len + 4);
+    EXPECT(arena);
+    wrong_floats(&model, arena, arena_len);
+
+    DmexpError error = dmexp_session_new(&session, &model, arena, arena_len - 4, NULL);
+    EXPECT(error.code == DMEXP_CODE_ARENA_TOO_SMALL && error.allowed == arena_len && error.found == arena_len - 4);
+    EXPECT(strstr(dmexp_error_text(error), "arena"));
+    EXPECT(dmexp_session_new(&session, &model, arena + 1, arena_len, NULL).code == DMEXP_CODE_ALIGNMENT);
+    error = dmexp_session_new_in_banks(&session, &model, arena, kv_len - 4, arena + kv_len, work_len, NULL);
+    EXPECT(error.code == DMEXP_CODE_KV_BANK_TOO_SMALL && error.allowed == kv_len);
+    error = dmexp_session_new_in_banks(&session, &model, arena, kv_len, arena + kv_len, work_len - 4, NULL);
+    EXPECT(error.code == DMEXP_CODE_WORK_BANK_TOO_SMALL && error.allowed == work_len);
+
+    /* The file's golden vectors, then a story, in one piece of memory and step by step in two. */
+    DONE(dmexp_self_test(bytes, len, arena, arena_len));
+    const DmexpSampling sampling = {.temperature = 0.8f, .top_p = 0.9f, .seed = 1};
+    DONE(dmexp_session_new(&session, &model, arena, arena_len, &sampling));
+    EXPECT(dmexp_generate(&session, prompt, sizeof prompt - 1, 3, refuse, NULL, NULL).code == DMEXP_CODE_OUTPUT);
+    DONE(dmexp_session_new(&session, &model, arena, arena_len, &sampling));
+    DmexpGenerated generated;
+    DONE(dmexp_generate(&session, prompt, sizeof prompt - 1, 240, print, stdout, &generated));
+    EXPECT(generated.tokens > 0 && generated.prompt_tokens > 0 && generated.reason != DMEXP_REASON_NONE);
+
+    char *told = calloc(1, 4096);
+    EXPECT(told);
+    DONE(dmexp_session_new_in_banks(&session, &model, arena + work_len, kv_len, arena, work_len, &sampling));
+    DONE(dmexp_prompt(&session, prompt, sizeof prompt - 1, NULL));
+    DmexpStep step;
+    uint32_t tokens = 0;
+    do {
+        DONE(dmexp_step(&session, &step));
+        if (step.kind == DMEXP_KIND_TOKEN) {
+            tokens++;
+            EXPECT(strlen(told) + step.text_len < 4096);
+            strncat(told, step.text, step.text_len);
+        }
+    } while (step.kind != DMEXP_KIND_STOP && tokens < 240);
+    EXPECT(tokens == generated.tokens);
+    printf("\n%s", told);
+
+    DONE(dmexp_reset(&session));
+    EXPECT(dmexp_step(&session, &step).code == DMEXP_CODE_NO_PROMPT);
+    const uint32_t list[] = {1, 403, 407}, wrong = 512;
+    FILE *out = fopen(words[2], "wb");
+    EXPECT(out);
+    EXPECT(dmexp_push_tokens(&session, &wrong, 1).code == DMEXP_CODE_TOKEN);
+    for (size_t i = 0; i < 3; i++) {
+        const float *logits;
+        size_t n;
+        DONE(dmexp_push_tokens(&session, list + i, 1));
+        DONE(dmexp_logits(&session, &logits, &n));
+        EXPECT(n == 512 && fwrite(logits, sizeof *logits, n, out) == n);
+    }
+    EXPECT(dmexp_position(&session) == 3);
+    EXPECT(fclose(out) == 0);
+
+    /* A flipped bit in the file is found by the golden vectors, or before. */
+    bytes[len - len / 4] ^= 1;
+    EXPECT(dmexp_self_test(bytes, len, arena, arena_len).code != DMEXP_CODE_OK);
+    free(told);
+    free(arena);
+    free(bytes);
+    return 0;
+}

@@ -1,0 +1,310 @@
+//! The boards that `dmexp plan` and `include_model!` know: their memories, their clocks, and how fast they read the flash that a model lies in.
+//!
+//! Sizes are those that a firmware's linker script has; clocks those that the vendor's start-up code, or the emulated machine's manual, sets.
+
+/// One board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Board {
+    /// The name in commands.
+    pub name: &'static str,
+    /// The board or machine, and its chip.
+    pub about: &'static str,
+    /// The core, by whose measured costs speed is estimated.
+    pub core: Core,
+    /// Clock of the core in hertz; 0 where an emulated machine has none.
+    pub clock: u64,
+    /// Bytes of flash for code.
+    pub code: u64,
+    /// Bytes of another memory that holds the model; 0 where it lies beside the code.
+    pub model: u64,
+    /// Pieces of RAM: name and bytes. The first holds stack and statics.
+    pub banks: &'static [(&'static str, u64)],
+    /// The most bytes a second that the core reads of the memory that holds the model; 0 where nothing is known (emulated machines).
+    pub bandwidth: u64,
+}
+
+/// A core with what its compiler target gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Core {
+    /// Cortex-M0 and M0+.
+    CortexM0,
+    /// Cortex-M3.
+    CortexM3,
+    /// Cortex-M4 with a floating-point unit.
+    CortexM4F,
+    /// Cortex-M7 with a floating-point unit.
+    CortexM7F,
+    /// Cortex-M33 with a floating-point unit.
+    CortexM33F,
+    /// Cortex-M55: it runs the code of a Cortex-M33, without its vectors.
+    CortexM55,
+    /// RISC-V, 32 bits, without a floating-point unit.
+    Rv32imac,
+    /// RISC-V, 32 bits, with a floating-point unit.
+    Rv32imafc,
+}
+
+impl Core {
+    /// The name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CortexM0 => "Cortex-M0",
+            Self::CortexM3 => "Cortex-M3",
+            Self::CortexM4F => "Cortex-M4F",
+            Self::CortexM7F => "Cortex-M7F",
+            Self::CortexM33F => "Cortex-M33F",
+            Self::CortexM55 => "Cortex-M55",
+            Self::Rv32imac => "RV32IMAC",
+            Self::Rv32imafc => "RV32IMAFC",
+        }
+    }
+
+    /// The emulated board on which costs and code of this core are measured.
+    pub const fn measured_on(self) -> &'static str {
+        match self {
+            Self::CortexM0 => "an385-v6m",
+            Self::CortexM3 => "an385",
+            Self::CortexM4F => "an386",
+            Self::CortexM7F => "an500",
+            Self::CortexM33F | Self::CortexM55 => "an505",
+            Self::Rv32imac => "virt-imac",
+            Self::Rv32imafc => "virt-imafc",
+        }
+    }
+}
+
+/// Stack that is kept free in the first bank: the guard that `cargo xtask bench` holds every board's deepest stack under.
+pub const STACK_BYTES: u64 = 2_048;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const MHZ: u64 = 1_000_000;
+
+/// Every board, the real ones first.
+pub const BOARDS: &[Board] = &[
+    Board {
+        name: "rp2040",
+        about: "Raspberry Pi Pico (RP2040)",
+        core: Core::CortexM0,
+        clock: 125 * MHZ,
+        code: 2 * MIB,
+        model: 0,
+        // SRAM0 to 5 follow one another (RP2040 datasheet, 2.2.3).
+        banks: &[("SRAM", 264 * KIB)],
+        // Execute-in-place at half the core's clock, 4 bits each; a miss of the cache reads 8 bytes in 28 clocks: 8 for address and mode, 4 of wait, 16 of data (datasheet 2.6.3 and 4.10).
+        bandwidth: 62_500_000 * 8 / 28,
+    },
+    Board {
+        name: "rp2350",
+        about: "Raspberry Pi Pico 2 (RP2350)",
+        core: Core::CortexM33F,
+        clock: 150 * MHZ,
+        code: 4 * MIB,
+        model: 0,
+        // SRAM0 to 9 follow one another (RP2350 datasheet, 2.2.3).
+        banks: &[("SRAM", 520 * KIB)],
+        // Execute-in-place at half the core's clock, 4 bits each; reads in sequence need no new address (datasheet 12.14, the cooldown of QMI timing).
+        bandwidth: 75_000_000 / 2,
+    },
+    Board {
+        name: "nrf52840",
+        about: "nRF52840-DK (nRF52840)",
+        core: Core::CortexM4F,
+        clock: 64 * MHZ,
+        code: MIB,
+        model: 0,
+        banks: &[("RAM", 256 * KIB)],
+        // 16 bytes a read, two wait states (nRF52840 product specification, NVMC).
+        bandwidth: 64 * MHZ * 16 / 3,
+    },
+    Board {
+        name: "stm32h743",
+        about: "Nucleo-H743ZI (STM32H743)",
+        core: Core::CortexM7F,
+        clock: 480 * MHZ,
+        code: 2 * MIB,
+        model: 0,
+        // RM0433, 2.3.2: the AXI SRAM, SRAM1 to 3 in one piece, the tightly coupled memory, SRAM4.
+        banks: &[("AXI SRAM", 512 * KIB), ("SRAM1-3", 288 * KIB), ("DTCM", 128 * KIB), ("SRAM4", 64 * KIB)],
+        // 32 bytes a read at 240 MHz of the bus, four wait states (RM0433, 4.3.8).
+        bandwidth: 240 * MHZ * 32 / 5,
+    },
+    Board {
+        name: "stm32f405",
+        about: "STM32F405 (Feather, Netduino Plus 2)",
+        core: Core::CortexM4F,
+        clock: 168 * MHZ,
+        code: MIB,
+        model: 0,
+        // RM0090, 2.3.1: SRAM1 and 2 in one piece; the core coupled memory on a bus of its own.
+        banks: &[("SRAM", 128 * KIB), ("CCM", 64 * KIB)],
+        // 16 bytes a read, five wait states (RM0090, 3.5.1).
+        bandwidth: 168 * MHZ * 16 / 6,
+    },
+    Board {
+        name: "esp32c6",
+        about: "ESP32-C6-DevKitC-1 (ESP32-C6)",
+        core: Core::Rv32imac,
+        clock: 160 * MHZ,
+        code: 4 * MIB,
+        model: 0,
+        // Of 512 KB, the ROM and the second stage of its boot loader keep the end (ESP-IDF's memory map).
+        banks: &[("HP SRAM", 0x6_E610)],
+        // Flash at 80 MHz, 4 bits each; a line of the cache, 32 bytes, in 78 clocks: 14 for command, address and wait, 64 of data (technical reference manual, chapter 29).
+        bandwidth: 80 * MHZ * 32 / 78,
+    },
+    Board {
+        name: "an386",
+        about: "QEMU mps2-an386",
+        core: Core::CortexM4F,
+        clock: 25 * MHZ,
+        code: 4 * MIB,
+        model: 0,
+        banks: &[("RAM", 4 * MIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "an500",
+        about: "QEMU mps2-an500",
+        core: Core::CortexM7F,
+        clock: 25 * MHZ,
+        code: 4 * MIB,
+        model: 0,
+        banks: &[("RAM", 4 * MIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "an505",
+        about: "QEMU mps2-an505",
+        core: Core::CortexM33F,
+        clock: 20 * MHZ,
+        code: 4 * MIB,
+        model: 0,
+        banks: &[("RAM", 2 * MIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "an547",
+        about: "QEMU mps3-an547",
+        core: Core::CortexM55,
+        clock: 32 * MHZ,
+        code: 512 * KIB,
+        model: 4 * MIB,
+        banks: &[("RAM", 512 * KIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "an385",
+        about: "QEMU mps2-an385",
+        core: Core::CortexM3,
+        clock: 25 * MHZ,
+        code: 4 * MIB,
+        model: 0,
+        banks: &[("RAM", 4 * MIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "an385-v6m",
+        about: "QEMU mps2-an385 with the code of a Cortex-M0",
+        core: Core::CortexM0,
+        clock: 25 * MHZ,
+        code: 4 * MIB,
+        model: 0,
+        banks: &[("RAM", 4 * MIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "lm3s6965evb",
+        about: "QEMU lm3s6965evb (LM3S6965)",
+        core: Core::CortexM3,
+        clock: 50 * MHZ,
+        code: 256 * KIB,
+        model: 0,
+        banks: &[("RAM", 64 * KIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "microbit",
+        about: "BBC micro:bit (nRF51822), as QEMU emulates it",
+        core: Core::CortexM0,
+        clock: 16 * MHZ,
+        code: 256 * KIB,
+        model: 0,
+        banks: &[("RAM", 16 * KIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "netduinoplus2",
+        about: "Netduino Plus 2 (STM32F405), as QEMU emulates it",
+        core: Core::CortexM4F,
+        clock: 168 * MHZ,
+        code: MIB,
+        model: 0,
+        banks: &[("SRAM", 128 * KIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "sifive_e",
+        about: "HiFive1 (FE310), as QEMU emulates it",
+        core: Core::Rv32imac,
+        clock: 16 * MHZ,
+        code: 12 * MIB,
+        model: 0,
+        banks: &[("RAM", 16 * KIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "virt-imac",
+        about: "QEMU virt, RV32IMAC",
+        core: Core::Rv32imac,
+        clock: 0,
+        code: 4 * MIB,
+        model: 0,
+        banks: &[("RAM", 4 * MIB)],
+        bandwidth: 0,
+    },
+    Board {
+        name: "virt-imafc",
+        about: "QEMU virt, RV32IMAFC",
+        core: Core::Rv32imafc,
+        clock: 0,
+        code: 4 * MIB,
+        model: 0,
+        banks: &[("RAM", 4 * MIB)],
+        bandwidth: 0,
+    },
+];
+
+impl Board {
+    /// The board of this name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        BOARDS.iter().find(|board| board.name == name)
+    }
+
+    /// Every name, with commas between them.
+    pub fn names() -> String {
+        BOARDS.iter().map(|board| board.name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Bytes of each bank that arenas can have: the first without the stack.
+    pub fn free(&self) -> Vec<u64> {
+        let first = self.banks.first().map(|(_, bytes)| bytes.saturating_sub(STACK_BYTES));
+        first.into_iter().chain(self.banks.iter().skip(1).map(|(_, bytes)| *bytes)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for board in BOARDS {
+            assert_eq!(Board::find(board.name), Some(board));
+            assert_eq!(BOARDS.iter().filter(|other| other.name == board.name).count(), 1);
+            assert!(Board::find(board.core.measured_on()).is_some_and(|other| other.core.measured_on() == other.name));
+            assert!(!board.banks.is_empty() && board.banks.iter().all(|(_, bytes)| *bytes > STACK_BYTES));
+        }
+        assert_eq!(Board::find("rp"), None);
+    }
+}
