@@ -36,6 +36,8 @@ pub(crate) struct Firmware {
     pub(crate) arena: u64,
     /// Tensors of the model among the initialised statics.
     pub(crate) hot_weights: u64,
+    /// Whether floats are added by a routine that lies outside of the firmware: in the chip's ROM.
+    pub(crate) adds_in_rom: bool,
     /// Readable names of what can only be there because something can panic.
     pub(crate) panic_paths: Vec<String>,
 }
@@ -102,6 +104,7 @@ impl Firmware {
                 continue;
             }
             seen += 1;
+            self.adds_in_rom |= mangled == "__addsf3" && symbol.section_index().is_none();
             if MODEL_SYMBOLS.iter().any(|name| mangled.contains(name)) {
                 let section = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
                 match section.as_ref().and_then(|section| section.name().ok()) {

@@ -16,6 +16,7 @@ mod plugin;
 mod probe;
 mod process;
 mod qemu;
+mod real;
 mod setup;
 mod size;
 mod test;
@@ -55,6 +56,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand { name: "probe", summary: "Build firmware that `dmexp compare` can ask", help: probe::HELP, run: probe::main },
     Subcommand { name: "c", summary: "Build the firmware in C and run it on the emulated board", help: c::HELP, run: c::main },
+    Subcommand { name: "real", summary: "Build the firmware of real boards, which are flashed by hand", help: real::HELP, run: real::main },
     Subcommand { name: "size", summary: "Weigh a board's firmware and prove that it cannot panic", help: size::HELP, run: size::main },
     Subcommand { name: "bench", summary: "Measure, as a table and as JSON", help: bench::HELP, run: bench::main },
     Subcommand { name: "train", summary: "Train the models that the repository carries", help: train::HELP, run: train::main },

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that is checked, step by step.
 
 use crate::failure::{Failure, Outcome};
-use crate::{bench, bits, board, c, models, new_firmware, paths, probe, process, qemu, setup, size};
+use crate::{bench, bits, board, c, models, new_firmware, paths, probe, process, qemu, real, setup, size};
 use serde_json::Value;
 use std::ffi::OsString;
 
@@ -87,7 +87,8 @@ fn steps() -> Vec<Step> {
         }),
         step("format", HOST, || {
             cargo(&["fmt", "--all", "--", "--check"])?;
-            process::run(process::cargo().current_dir(paths::boards()).args(["fmt", "--all", "--", "--check"]))
+            process::run(process::cargo().current_dir(paths::boards()).args(["fmt", "--all", "--", "--check"]))?;
+            process::run(process::cargo().current_dir(paths::boards().join("real")).args(["fmt", "--all", "--", "--check"]))
         }),
         step("lint", HOST, || {
             cargo(&["clippy", "--workspace", "--exclude", "dmexp-references", "--all-targets", "--locked", "--", "-D", "warnings"])
@@ -107,6 +108,7 @@ fn steps() -> Vec<Step> {
         }),
     ];
     steps.push(step("c", "thumbv7em-none-eabihf", c::check));
+    steps.push(step("real-boards", "real", real::check));
     for board in board::ALL {
         steps.extend([
             step(&format!("qemu-{}", board.name), board.target, || qemu::check(board, &[], qemu::DEFAULT_LIMIT)),

@@ -40,6 +40,7 @@ impl Board {
     pub fn next(&self) -> &'static str {
         match self.kind {
             Kind::Emulated { .. } => "cargo run --release",
+            Kind::Real { .. } => "cargo build --release, then as its README.md says",
         }
     }
 
@@ -82,6 +83,16 @@ pub(super) enum Kind {
         base: &'static str,
         port: Port,
     },
+    /// A board that is to be had: the files of its crate under `boards/real`.
+    Real {
+        manifest: &'static str,
+        main: &'static str,
+        build: &'static str,
+        config: &'static str,
+        readme: &'static str,
+        /// Whether its hardware crate brings the linker script.
+        brings_memory: bool,
+    },
 }
 
 /// How a serial port sends a byte.
@@ -98,6 +109,12 @@ const NRF51: Port = Port { code: include_str!("templates/serial/nrf51.rs"), word
 const PL011: Port = Port { code: include_str!("templates/serial/pl011.rs"), words: true };
 const SIFIVE: Port = Port { code: include_str!("templates/serial/sifive.rs"), words: true };
 const STM32: Port = Port { code: include_str!("templates/serial/stm32.rs"), words: true };
+
+/// The build script of boards whose linker script lies in their folder.
+pub(super) const LINK: &str = include_str!("../../../boards/app/link.rs");
+
+/// What the ESP32-C6 leaves to a program: of 4 MB of flash what the partition for it has, and RAM without what its boot loader and its operating system keep.
+const ESP32_C6: &str = "FLASH : ORIGIN = 0x42000000, LENGTH = 3M\nRAM : ORIGIN = 0x40800000, LENGTH = 384K";
 
 /// Every board.
 pub const ALL: &[Board] = &[
@@ -177,5 +194,75 @@ pub const ALL: &[Board] = &[
         target: "riscv32imac-unknown-none-elf",
         memory: include_str!("../../../boards/qemu-sifive-e/memory.x"),
         kind: Kind::Emulated { machine: "sifive_e", base: "0x1001_3000", port: SIFIVE },
+    },
+    Board {
+        name: "pico",
+        title: "Raspberry Pi Pico (RP2040: Cortex-M0+, 2 MB of external flash, 256 KB of RAM)",
+        target: "thumbv6m-none-eabi",
+        memory: include_str!("../../../boards/real/pico/memory.x"),
+        kind: Kind::Real {
+            manifest: include_str!("../../../boards/real/pico/Cargo.toml"),
+            main: include_str!("../../../boards/real/pico/src/main.rs"),
+            build: include_str!("../../../boards/real/pico/build.rs"),
+            config: include_str!("../../../boards/real/pico/.cargo/config.toml"),
+            readme: include_str!("../../../boards/real/pico/README.md"),
+            brings_memory: false,
+        },
+    },
+    Board {
+        name: "pico2",
+        title: "Raspberry Pi Pico 2 (RP2350: Cortex-M33F, 4 MB of external flash, 512 KB of RAM)",
+        target: "thumbv8m.main-none-eabihf",
+        memory: include_str!("../../../boards/real/pico2/memory.x"),
+        kind: Kind::Real {
+            manifest: include_str!("../../../boards/real/pico2/Cargo.toml"),
+            main: include_str!("../../../boards/real/pico2/src/main.rs"),
+            build: LINK,
+            config: include_str!("../../../boards/real/pico2/.cargo/config.toml"),
+            readme: include_str!("../../../boards/real/pico2/README.md"),
+            brings_memory: false,
+        },
+    },
+    Board {
+        name: "nrf52840-dk",
+        title: "nRF52840-DK (Cortex-M4F, 1 MB of flash, 256 KB of RAM)",
+        target: "thumbv7em-none-eabihf",
+        memory: include_str!("../../../boards/real/nrf52840-dk/memory.x"),
+        kind: Kind::Real {
+            manifest: include_str!("../../../boards/real/nrf52840-dk/Cargo.toml"),
+            main: include_str!("../../../boards/real/nrf52840-dk/src/main.rs"),
+            build: LINK,
+            config: include_str!("../../../boards/real/nrf52840-dk/.cargo/config.toml"),
+            readme: include_str!("../../../boards/real/nrf52840-dk/README.md"),
+            brings_memory: false,
+        },
+    },
+    Board {
+        name: "nucleo-h743zi",
+        title: "STM32 Nucleo-H743ZI2 (Cortex-M7F, 2 MB of flash, 512 KB of RAM in one piece)",
+        target: "thumbv7em-none-eabihf",
+        memory: include_str!("../../../boards/real/nucleo-h743zi/memory.x"),
+        kind: Kind::Real {
+            manifest: include_str!("../../../boards/real/nucleo-h743zi/Cargo.toml"),
+            main: include_str!("../../../boards/real/nucleo-h743zi/src/main.rs"),
+            build: LINK,
+            config: include_str!("../../../boards/real/nucleo-h743zi/.cargo/config.toml"),
+            readme: include_str!("../../../boards/real/nucleo-h743zi/README.md"),
+            brings_memory: false,
+        },
+    },
+    Board {
+        name: "esp32-c6",
+        title: "ESP32-C6-DevKitC-1 (RV32IMAC, 4 MB of external flash, 384 KB of RAM for the program)",
+        target: "riscv32imac-unknown-none-elf",
+        memory: ESP32_C6,
+        kind: Kind::Real {
+            manifest: include_str!("../../../boards/real/esp32-c6/Cargo.toml"),
+            main: include_str!("../../../boards/real/esp32-c6/src/main.rs"),
+            build: include_str!("../../../boards/real/esp32-c6/build.rs"),
+            config: include_str!("../../../boards/real/esp32-c6/.cargo/config.toml"),
+            readme: include_str!("../../../boards/real/esp32-c6/README.md"),
+            brings_memory: true,
+        },
     },
 ];

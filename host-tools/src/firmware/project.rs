@@ -1,6 +1,6 @@
 //! The files of a project.
 
-use super::boards::{Board, Kind};
+use super::boards::{Board, Kind, LINK, Port};
 use super::fit::{Fit, fit};
 use crate::decode::Loaded;
 use crate::error::{Class, Error, Result};
@@ -11,6 +11,7 @@ use dmexp_format::host;
 use dmexp_format::tokenizer::TokenizerKind;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use toml::{Table, Value};
 
 /// Where a project's Cargo.toml finds the crate `dmexp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,18 +41,24 @@ impl Source {
         checkout.unwrap_or_else(|| Self::Git(env!("CARGO_PKG_REPOSITORY").to_owned()))
     }
 
-    /// The keys of the dependency.
-    fn keys(&self) -> String {
+    /// The key of the dependency, and its value.
+    fn key(&self) -> (&'static str, String) {
         match self {
-            Self::Path(folder) => format!("path = {}", toml_string(&folder.to_string_lossy())),
-            Self::Git(address) => format!("git = {}", toml_string(address)),
+            Self::Path(folder) => ("path", folder.to_string_lossy().into_owned()),
+            Self::Git(address) => ("git", address.clone()),
         }
+    }
+
+    /// The same as TOML.
+    fn keys(&self) -> String {
+        let (key, value) = self.key();
+        format!("{key} = {}", Value::String(value))
     }
 }
 
 /// The crate `dmexp` in `folder`, if it is there.
 fn crate_in(folder: &Path) -> Option<Source> {
-    let manifest: toml::Table = std::fs::read_to_string(folder.join("Cargo.toml")).ok()?.parse().ok()?;
+    let manifest: Table = std::fs::read_to_string(folder.join("Cargo.toml")).ok()?.parse().ok()?;
     let name = manifest.get("package")?.get("name")?.as_str()?;
     (name == "dmexp").then(|| folder.canonicalize().ok()).flatten().map(Source::Path)
 }
@@ -105,13 +112,14 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Fit> {
     let prompt = request.prompt.unwrap_or(if context < SHORT { "" } else { "Once upon a time" });
     let project = Project { request, fit, features, prompt };
 
+    let files = project.files()?;
     let target = FolderTarget::new(out)?;
-    for (name, text) in project.files() {
-        let path = Path::new(&name);
+    for (name, text) in files {
+        let path = Path::new(name);
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(target.path().join(folder)).map_err(|source| target.failed(source))?;
         }
-        target.file(&name)?.write_all(text.as_bytes()).map_err(|source| target.failed(source))?;
+        target.file(name)?.write_all(text.as_bytes()).map_err(|source| target.failed(source))?;
     }
     target.file("model.dmexp")?.write_all(loaded.bytes()).map_err(|source| target.failed(source))?;
     target.commit()?;
@@ -145,11 +153,33 @@ struct Project<'a> {
 
 impl Project<'_> {
     /// Its files but for the model: where they lie in its folder, and their text.
-    fn files(&self) -> Vec<(String, String)> {
+    fn files(&self) -> Result<Vec<(&'static str, String)>> {
+        let values = [
+            ("TITLE", self.request.board.title.to_owned()),
+            ("NAME", self.request.board.name.to_owned()),
+            ("TARGET", self.request.board.target.to_owned()),
+            ("CONTEXT", self.fit.context.to_string()),
+            ("KV", self.request.kv.to_string()),
+            ("MODEL_BYTES", self.fit.model.to_string()),
+            ("ARENA_BYTES", self.fit.arena.to_string()),
+        ];
+        let mut files = match &self.request.board.kind {
+            Kind::Emulated { machine, base, port } => self.emulated(machine, base, port),
+            Kind::Real { .. } => self.real()?,
+        };
+        files.push((".gitignore", "/target\n".to_owned()));
+        files.push(("rust-toolchain.toml", include_str!("templates/rust-toolchain.toml").to_owned()));
+        for (_, text) in &mut files {
+            *text = filled(text, &values);
+            // Last, for it may hold anything.
+            *text = filled(text, &[("PROMPT", format!("{:?}", self.prompt))]);
+        }
+        Ok(files)
+    }
+
+    fn emulated(&self, machine: &str, base: &str, port: &Port) -> Vec<(&'static str, String)> {
         let board = self.request.board;
-        let Kind::Emulated { machine, base, port } = &board.kind;
-        let riscv = board.is_riscv();
-        let (rt, start, program, bios) = if riscv {
+        let (rt, start, program, bios) = if board.is_riscv() {
             ("riscv-rt = \"0.18.0\"", include_str!("templates/riscv.rs"), "qemu-system-riscv32", " -bios none")
         } else {
             ("cortex-m-rt = \"0.7.7\"", include_str!("templates/arm.rs"), "qemu-system-arm", "")
@@ -161,43 +191,89 @@ impl Project<'_> {
         let serial = [include_str!("templates/serial.rs"), words, port.code, start].concat();
         let more = if board.target.starts_with("thumbv6m") { ATOMICS } else { "" };
         let features: Vec<_> = self.features.iter().map(|feature| format!("\"{feature}\"")).collect();
-        let memory = format!(
-            "{} bytes for the model, {} of RAM for its arena (a context of {} positions), and what code and stack take",
-            self.fit.model, self.fit.arena, self.fit.context
-        );
         let values = [
-            ("TITLE", board.title.to_owned()),
-            ("NAME", board.name.to_owned()),
-            ("TARGET", board.target.to_owned()),
             ("RT", rt.to_owned()),
-            ("DMEXP", self.request.dmexp.keys()),
             ("FEATURES", features.join(", ")),
             ("MORE", more.to_owned()),
             ("PROGRAM", program.to_owned()),
             ("QEMU", qemu),
-            ("BASE", (*base).to_owned()),
-            ("CONTEXT", self.fit.context.to_string()),
-            ("KV", self.request.kv.to_string()),
-            ("MEMORY", memory),
-            // Last, for it may hold anything.
-            ("PROMPT", format!("{:?}", self.prompt)),
+            ("BASE", base.to_owned()),
+            ("DMEXP", self.request.dmexp.keys()),
         ];
         [
             ("Cargo.toml", include_str!("templates/Cargo.toml")),
             // What cargo resolved for the repository's own boards, so that a project builds with versions that are known to work.
             ("Cargo.lock", include_str!("../../../boards/Cargo.lock")),
             (".cargo/config.toml", include_str!("templates/config.toml")),
-            (".gitignore", "/target\n"),
-            ("rust-toolchain.toml", include_str!("templates/rust-toolchain.toml")),
             ("README.md", include_str!("templates/README.md")),
-            ("build.rs", include_str!("../../../boards/app/link.rs")),
+            ("build.rs", LINK),
             ("memory.x", board.memory),
             ("src/main.rs", include_str!("templates/main.rs")),
             ("src/board.rs", &serial),
         ]
-        .map(|(name, text)| (name.to_owned(), filled(text, &values)))
+        .map(|(name, text)| (name, filled(text, &values)))
         .to_vec()
     }
+
+    /// The files of the board's own crate, with what that shares with others in their places.
+    fn real(&self) -> Result<Vec<(&'static str, String)>> {
+        let Kind::Real { manifest, main, build, config, readme, brings_memory } = &self.request.board.kind else { return Ok(Vec::new()) };
+        let mut files = vec![
+            ("Cargo.toml", self.manifest(manifest)?),
+            ("Cargo.lock", include_str!("../../../boards/real/Cargo.lock").to_owned()),
+            (".cargo/config.toml", (*config).to_owned()),
+            ("README.md", (*readme).to_owned()),
+            ("build.rs", (*build).to_owned()),
+            ("src/main.rs", changed(main, "#[path = \"../../story.rs\"]\n", "")?),
+        ];
+        let story = include_str!("../../../boards/real/story.rs");
+        let story = changed(story, "\"model.dmexp\", context = 256, kv = f16", "\"../model.dmexp\", context = @CONTEXT@, kv = @KV@")?;
+        files.push(("src/story.rs", changed(&story, "\"Once upon a time\"", "@PROMPT@")?));
+        if !brings_memory {
+            files.push(("memory.x", self.request.board.memory.to_owned()));
+        }
+        Ok(files)
+    }
+
+    /// The manifest of the board's crate, with what it takes from its workspace.
+    fn manifest(&self, text: &str) -> Result<String> {
+        let wrong = || Error::new(Class::Damaged, "this program's own template of a manifest is broken").advise("report this");
+        let parsed = |text: &str| text.parse::<Table>().map_err(|_| wrong());
+        let (mut board, workspace) = (parsed(text)?, parsed(include_str!("../../../boards/real/Cargo.toml"))?);
+        let shared = workspace.get("workspace").and_then(|table| table.get("dependencies")).and_then(Value::as_table).ok_or_else(wrong)?;
+        let dependencies = board.get_mut("dependencies").and_then(Value::as_table_mut).ok_or_else(wrong)?;
+        for (name, dependency) in dependencies.iter_mut() {
+            let Some(own) = dependency.as_table_mut().filter(|table| table.contains_key("workspace")) else { continue };
+            let more = own.remove("features");
+            let mut whole = match shared.get(name).ok_or_else(wrong)? {
+                Value::String(version) => Table::from_iter([("version".to_owned(), Value::String(version.clone()))]),
+                Value::Table(table) => table.clone(),
+                _ => return Err(wrong()),
+            };
+            if let Some(Value::Array(more)) = more {
+                let features = whole.entry("features").or_insert_with(|| Value::Array(Vec::new()));
+                features.as_array_mut().ok_or_else(wrong)?.extend(more);
+            }
+            if name == "dmexp" {
+                whole.remove("path");
+                let (key, place) = self.request.dmexp.key();
+                whole.insert(key.to_owned(), Value::String(place));
+                whole.insert("features".to_owned(), Value::Array(self.features.iter().cloned().map(Value::String).collect()));
+            }
+            *own = whole;
+        }
+        let kept = [("dependencies", board.remove("dependencies")), ("profile", workspace.get("profile").cloned())];
+        let kept: Table = kept.into_iter().filter_map(|(name, table)| Some((name.to_owned(), table?))).collect();
+        Ok(format!("{}\n{kept}", include_str!("templates/real.Cargo.toml")))
+    }
+}
+
+/// The text with `old`, which occurs once, replaced.
+fn changed(text: &str, old: &str, new: &str) -> Result<String> {
+    if text.matches(old).count() != 1 {
+        return Err(Error::new(Class::Damaged, format!("this program's own template has not once {old:?}")).advise("report this"));
+    }
+    Ok(text.replace(old, new))
 }
 
 /// What Armv6-M needs besides.
@@ -212,9 +288,4 @@ features = [\"unsafe-assume-single-core\"]
 /// The text with every `@NAME@` replaced by its value.
 fn filled(text: &str, values: &[(&str, String)]) -> String {
     values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
-}
-
-/// A string of TOML.
-fn toml_string(text: &str) -> String {
-    toml::Value::from(text).to_string()
 }

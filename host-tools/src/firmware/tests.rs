@@ -48,16 +48,16 @@ fn a_project_has_all_that_cargo_needs_and_no_place_is_left_open() {
         assert_eq!(dmexp["path"].as_str(), Some("/dmexp \"here\"/runtime"));
         let features: Vec<_> = dmexp["features"].as_array().unwrap().iter().filter_map(toml::Value::as_str).collect();
         assert_eq!(&features[..4], ["llama", "macros", "q8", "kv-f16"], "{}", board.name);
-        assert_eq!(features.contains(&"dsp"), ["an505", "an547"].contains(&board.name), "{}", board.name);
+        assert_eq!(features.contains(&"dsp"), ["an505", "an547", "pico2"].contains(&board.name), "{}", board.name);
         let config: toml::Table = fs::read_to_string(out.join(".cargo/config.toml")).unwrap().parse().unwrap();
         assert_eq!(config["build"]["target"].as_str(), Some(board.target));
         assert_eq!(channel(&fs::read_to_string(out.join("rust-toolchain.toml")).unwrap()), ours);
-        let main = fs::read_to_string(out.join("src/main.rs")).unwrap();
-        assert!(main.contains(r#""a \"b\" \\ @KV@""#), "{main}");
-        for file in ["Cargo.toml", ".cargo/config.toml", "README.md", "rust-toolchain.toml", "src/board.rs", "build.rs", "memory.x"] {
-            let text = fs::read_to_string(out.join(file)).unwrap();
-            assert!(!text.contains('@'), "{file} of {}: {text}", board.name);
-        }
+        let source = |name: &str| fs::read_to_string(out.join("src").join(name)).unwrap_or_default();
+        let source = [source("main.rs"), source("board.rs"), source("story.rs")].concat();
+        assert!(source.contains(r#""a \"b\" \\ @KV@""#) && source.contains("\"../model.dmexp\", context = 64, kv = f16"), "{source}");
+        let others = ["Cargo.toml", ".cargo/config.toml", "README.md", "build.rs"].map(|file| fs::read_to_string(out.join(file)).unwrap());
+        assert!(!others.concat().contains('@'), "{others:?}");
+        assert!(!source.replace("@KV@", "").contains('@') && !others.concat().contains("workspace = true"), "{source}");
     }
 }
 

@@ -21,12 +21,16 @@ impl<'a> Copies<'a> {
     /// Copies those of `count` tensors that `tensor` gives to `memory`.
     ///
     /// # Errors
-    /// [`Error::CopiesTooLarge`]; nothing is written then.
+    /// [`Error::CopiesTooLarge`], [`Error::TooLargeForTarget`]; nothing is written then.
     #[inline(never)]
     pub(super) fn make(count: u32, tensor: impl Fn(u32) -> Option<TensorView<'a>>, memory: &'a mut [u32]) -> Result<Self, Error> {
         let needed = Self::words_for(count, &tensor);
+        let bytes = |words: u64| words.saturating_mul(size_of::<u32>() as u64);
+        // Places are words of the memory themselves.
+        if needed > u64::from(u32::MAX) {
+            return Err(Error::TooLargeForTarget { needed: bytes(needed), addressable: bytes(u64::from(u32::MAX)) });
+        }
         if needed > memory.len() as u64 {
-            let bytes = |words: u64| words.saturating_mul(size_of::<u32>() as u64);
             return Err(Error::CopiesTooLarge { needed: bytes(needed), found: bytes(memory.len() as u64) });
         }
         let mut start = aligned(u64::from(count)) as usize;

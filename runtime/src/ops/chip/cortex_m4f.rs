@@ -1,5 +1,5 @@
 //! Cores with a single-precision floating-point unit (Cortex-M4F and up, hard-float targets): the kernels of `cortex_m4f.s`, each behind a function that checks
-//! what the assembly takes for granted. What the kernels do not cover (matrices at odd addresses, odd half-precision lengths, heads not a multiple of 8 wide) is done
+//! what the assembly takes for granted. What the kernels do not cover (matrices at odd addresses, rows shorter than 8, odd half-precision lengths, heads not a multiple of 8 wide) is done
 //! element by element, with the same bits: slower, and small.
 
 #[cfg(all(dsp, feature = "kv-q8"))]

@@ -1,0 +1,79 @@
+//! `cargo xtask real`: builds the firmware of boards that are to be had. None of them is run here.
+
+use crate::elf::Firmware;
+use crate::failure::{Failure, Outcome};
+use crate::{models, new_firmware, paths, process, qemu, setup};
+use std::ffi::OsString;
+
+pub(crate) const HELP: &str = "\
+Usage: cargo xtask real [OPTIONS] [BOARD...]
+
+Puts the story model into boards/real, builds the firmware of BOARD (pico, pico2, nrf52840-dk, nucleo-h743zi, esp32-c6; without
+one, of every board) and prints what it takes of the chip. It is not run here: the README.md of each board says how to wire and
+flash it, and what to expect.
+
+Options:
+  --quick          Without the slow optimisations of the linker: does it build, and has it room?
+";
+
+/// The boards and their Rust targets.
+const BOARDS: &[(&str, &str)] = &[
+    ("pico", "thumbv6m-none-eabi"),
+    ("pico2", "thumbv8m.main-none-eabihf"),
+    ("nrf52840-dk", "thumbv7em-none-eabihf"),
+    ("nucleo-h743zi", "thumbv7em-none-eabihf"),
+    ("esp32-c6", "riscv32imac-unknown-none-elf"),
+];
+
+pub(crate) fn main(words: Vec<OsString>) -> Outcome {
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(words);
+    let (mut quick, mut chosen) = (false, Vec::new());
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("quick") => quick = true,
+            Value(word) => {
+                let name = word.string()?;
+                let known = BOARDS.iter().find(|(board, _)| *board == name).ok_or_else(|| {
+                    let known: Vec<_> = BOARDS.iter().map(|(board, _)| *board).collect();
+                    Failure::cannot_run(format!("there is no board `{name}`; the boards are: {}", known.join(", ")))
+                })?;
+                chosen.push(*known);
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    if chosen.is_empty() {
+        chosen.extend(BOARDS);
+    }
+    build(&chosen, if quick { "quick" } else { "release" })
+}
+
+/// Builds every board quickly, and projects for two of them: one whose folder has a linker script, and the one whose has not.
+pub(crate) fn check() -> Outcome {
+    build(BOARDS, "quick")?;
+    ["pico2", "esp32-c6"].into_iter().try_for_each(|board| new_firmware::check_real(board, "quick"))
+}
+
+fn build(boards: &[(&str, &str)], profile: &str) -> Outcome {
+    let folder = paths::boards().join("real");
+    let (from, to) = (models::STORY.export(qemu::DEFAULT_DTYPE)?, folder.join("model.dmexp"));
+    if std::fs::read(&from).ok() != std::fs::read(&to).ok() {
+        std::fs::copy(&from, &to).map_err(|error| Failure::cannot_run(format!("cannot write {}: {error}", to.display())))?;
+    }
+    for (board, target) in boards {
+        setup::rust_target(target)?;
+        let mut command = process::cargo();
+        command.current_dir(&folder).args(["build", "--locked", "--quiet", "--profile", profile]);
+        command.args(["--package", board, "--target", target]);
+        let firmware = Firmware::read(&process::built(&mut command, board)?)?;
+        if firmware.adds_in_rom {
+            return Err(Failure::found_wrong(format!(
+                "{board}: floats are added by a routine of the chip's ROM, whose bits are not known"
+            )));
+        }
+        let (flash, ram) = (firmware.code_without_model() + firmware.model, firmware.data + firmware.bss);
+        println!("{board}: {flash} bytes of flash, {} of them the model; {ram} of RAM before the stack; not run here", firmware.model);
+    }
+    Ok(())
+}
