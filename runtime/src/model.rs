@@ -201,7 +201,7 @@ impl<'a> Model<'a> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::CopiesTooLarge`], with the bytes that are needed; the model stays as it was.
+    /// [`Error::CopiesTooLarge`], with the bytes that are needed; [`Error::TooLargeForTarget`] for 16 GiB and more. The model stays as it was.
     #[cfg(all(feature = "files", feature = "llama"))]
     pub fn copy_to_ram<M: Memory + ?Sized>(&mut self, chosen: impl Fn(&TensorSpec) -> bool, memory: &'a mut M) -> Result<(), Error> {
         match &mut self.network {
