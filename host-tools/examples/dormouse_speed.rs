@@ -9,6 +9,7 @@ use dmexp::format::crc32;
 use dmexp::format::file::ModelFile;
 use dmexp::format::layout::Decoding;
 use dmexp::{Model, Sampler, Session};
+use std::fmt::Write;
 use std::time::Instant;
 
 /// Positions of the text, the one that is timed counted.
@@ -50,7 +51,7 @@ fn file(config: &DormouseConfig) -> Vec<u8> {
     let (mut payload, mut tables, mut state) = (Vec::new(), String::new(), 0x9e37_79b9_u32);
     let specs: Vec<_> = (0..config.num_tensors()).filter_map(|number| config.tensor(number)).collect();
     for spec in &specs {
-        tables += &format!("\n[[tensors]]\nname = \"{spec}\"\ndims = {:?}\noverflowed = 0\n", spec.dims.as_slice());
+        writeln!(tables, "\n[[tensors]]\nname = \"{spec}\"\ndims = {:?}\noverflowed = 0", spec.dims.as_slice()).expect("memory");
         let scale = (3.0 / f64::from(spec.dims.padded()[0])).sqrt() as f32;
         for _ in 0..spec.dims.count() {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -1,4 +1,4 @@
-//! docs/format/read_dmexp.py, a reader in another language written from the documents: it finds in every file what the runtime finds.
+//! `docs/format/read_dmexp.py`, a reader in another language written from the documents: it finds in every file what the runtime finds.
 
 use dmexp::format::file::ModelFile;
 use dmexp_tests::{data, folder, line};

@@ -150,13 +150,12 @@ fn dtypes(command: &Dtypes) -> Outcome {
         Config::Dormouse(_) => None,
         _ => return Err(request("this checkpoint's architecture cannot be run", "use a newer version of dmexp")),
     };
-    let canonical = match vocab_size {
-        Some(_) => None,
-        None => {
-            let mut canonical = checkpoint::open(&command.checkpoint)?;
-            canonical.canonical_factors()?;
-            Some(canonical)
-        }
+    let canonical = if vocab_size.is_some() {
+        None
+    } else {
+        let mut canonical = checkpoint::open(&command.checkpoint)?;
+        canonical.canonical_factors()?;
+        Some(canonical)
     };
     if let (None, Some(name)) = (vocab_size, &command.tokenizer) {
         if name != "bytes" {

@@ -57,7 +57,7 @@ pub(crate) struct DormouseArgs {
     /// Writes the ternary factors of a dormouse model as their codes: the same function, which narrowing then leaves as it is
     #[arg(long)]
     canonical: bool,
-    /// What the recurrence of a dormouse model was trained with, recorded in format 2 [default: 1 for models of before 2026-10-02, else 1 / sqrt(head_dim)]
+    /// What the recurrence of a dormouse model was trained with, recorded in format 2 [default: 1 for models of before 2026-10-02, else 1 / sqrt of the head's width]
     #[arg(long, value_name = "X", value_parser = super::dormouse_run::scale, allow_negative_numbers = true)]
     kda_scale: Option<f32>,
 }

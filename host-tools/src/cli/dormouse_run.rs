@@ -16,7 +16,7 @@ pub(crate) struct DormouseRunArgs {
     /// [default: exact]
     #[arg(long, value_name = "MODE", value_parser = decoding)]
     decoding: Option<Decoding>,
-    /// dormouse models: what the recurrence's results are multiplied by, which their files do not say [default: 1 for files of before 2026-10-02, else 1 / sqrt(head_dim)]
+    /// dormouse models: what the recurrence's results are multiplied by, which their files do not say [default: 1 for files of before 2026-10-02, else 1 / sqrt of the head's width]
     #[arg(long, value_name = "X", value_parser = scale, allow_negative_numbers = true)]
     kda_scale: Option<f32>,
     /// dormouse models: ternary factors as dormouse's generate takes them, raw, or those of the experts as training in fp8 had them [default: ternary]

@@ -53,7 +53,7 @@ impl<'a> Cpu<'a> {
     /// # Errors
     /// Those of [`Cpu::new`]; [`Class::Request`] where the model is another, or cannot be run in this way.
     pub fn with_dormouse(loaded: &'a Loaded, options: &CpuOptions<'a>, dormouse: &DormouseOptions) -> Result<Self> {
-        let mut model = dormouse.apply(loaded, loaded.model()?)?;
+        let mut model = dormouse.apply(loaded, &loaded.model()?)?;
         // Those of a model of dormouse are always kept as they are.
         if model.network().dormouse().is_none() {
             model = model.with_kv(options.kv);
@@ -101,10 +101,10 @@ impl<'a> Cpu<'a> {
 }
 
 impl DormouseOptions {
-    fn apply<'a>(&self, loaded: &Loaded, model: Model<'a>) -> Result<Model<'a>> {
+    fn apply<'a>(&self, loaded: &Loaded, model: &Model<'a>) -> Result<Model<'a>> {
         let Some(network) = model.network().dormouse() else {
             if self.decoding.is_none() && self.kda_scale.is_none() && self.factors.is_none() {
-                return Ok(model);
+                return Ok(*model);
             }
             let what = "is no model of dormouse: --decoding, --kda-scale, --factors and --convention full are for those";
             return Err(Error::new(Class::Request, what).advise("leave them out").in_file(loaded.path()));

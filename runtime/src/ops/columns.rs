@@ -39,6 +39,7 @@ impl Weights for AsStored {
     #[inline(always)]
     fn row(&self, _: impl Iterator<Item = f32>) {}
     #[inline(always)]
+    #[allow(clippy::inline_always, reason = "the innermost step")]
     fn weight(&self, (): (), stored: f32) -> f32 {
         stored
     }
@@ -49,6 +50,7 @@ impl Weights for Codes {
     #[inline(always)]
     fn row(&self, _: impl Iterator<Item = f32>) {}
     #[inline(always)]
+    #[allow(clippy::inline_always, reason = "the innermost step")]
     fn weight(&self, (): (), stored: f32) -> f32 {
         let up = if stored > self.threshold { 1.0 } else { 0.0 };
         if stored < -self.threshold { -1.0 } else { up }
@@ -62,6 +64,7 @@ impl Weights for Eighths {
         values.fold(0.0, |largest, value| if value.abs() > largest { value.abs() } else { largest })
     }
     #[inline(always)]
+    #[allow(clippy::inline_always, reason = "the innermost step")]
     fn weight(&self, largest: f32, stored: f32) -> f32 {
         if largest == 0.0 { 0.0 } else { super::math::round(stored / largest * 127.0) / 127.0 * largest }
     }

@@ -5,7 +5,7 @@
 use super::math::exp;
 
 /// Coefficients of x^3 .. x^11 for small arguments.
-const TANH: [f32; 5] = [-0.333_333_32, 0.133_314_42, -0.053_739_716, 0.020_639_088, -0.005_704_988_7];
+const TANH: [f32; 5] = [-0.333_332_8, 0.133_314_42, -0.053_739_716, 0.020_639_088, -0.005_704_988_7];
 /// Where the polynomial ends.
 const TANH_SMALL: f32 = 0.625;
 
@@ -29,7 +29,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
 const LN2_HIGH: f32 = f32::from_bits(0x3f31_7180);
 const LN2_LOW: f32 = f32::from_bits(0x3717_f7d1);
 /// Coefficients of s^2, s^4, s^6, s^8 with s = f / (2 + f): those of FreeBSD's logf.
-const LN: [f32; 4] = [0.666_666_63, 0.400_009_72, 0.284_987_87, 0.242_790_79];
+const LN: [f32; 4] = [0.666_666_6, 0.400_009_72, 0.284_987_87, 0.242_790_79];
 /// What is added to a bit pattern so that the exponent changes at the square root of 2 instead of at 2.
 const TO_ROOT: u32 = 0x3f80_0000 - 0x3f35_04f3;
 

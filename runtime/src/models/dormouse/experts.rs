@@ -38,7 +38,9 @@ pub(super) fn mix(net: &Net<'_, '_>, x: &[f32], scores: &[f32], weight: f32, y: 
                 *gate = ((GATE_CAP * tanh(*gate / GATE_CAP)) * sigmoid(*gate)) * (VALUE_CAP * tanh(*value / VALUE_CAP));
             }
         } else {
-            hidden.iter_mut().for_each(|value| *value = silu(*value));
+            for value in hidden.iter_mut() {
+                *value = silu(*value);
+            }
         }
         net.project(down, Layer::Down(expert), hidden.get(..ffn).unwrap_or(&[]), inner, tools);
         let start = (expert as usize & 7).saturating_mul(d);
@@ -59,7 +61,9 @@ pub(super) fn softmax(out: &mut [f32], scores: &[f32]) {
         *weight = exp(*score - largest);
     }
     let total = sum8(out);
-    out.iter_mut().for_each(|weight| *weight /= total);
+    for weight in out.iter_mut() {
+        *weight /= total;
+    }
 }
 
 /// Zeros all weights but those of the `count` largest scores, ties to the first, and divides what is left by its sum.
@@ -70,7 +74,9 @@ fn keep_largest(weights: &mut [f32], scores: &[f32], count: usize) {
         }
     }
     let total = sum8(weights);
-    weights.iter_mut().for_each(|weight| *weight /= total);
+    for weight in weights.iter_mut() {
+        *weight /= total;
+    }
 }
 
 /// How many scores come before the one at `place`: the larger ones, and the same ones with a lower place.

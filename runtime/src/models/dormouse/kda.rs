@@ -45,11 +45,15 @@ pub(super) fn attend(net: &Net<'_, '_>, x: &[f32], state: &mut [f32], arm: &mut 
     if wanted == Wanted::Results {
         unit(net, q, Role::Qkv(0), x, tools);
         net.matrix(gate, Role::OGate, x, tools);
-        gate.iter_mut().for_each(|gate| *gate = sigmoid(*gate));
+        for gate in gate.iter_mut() {
+            *gate = sigmoid(*gate);
+        }
     }
     unit(net, k, Role::Qkv(1), x, tools);
     net.matrix(v, Role::Qkv(2), x, tools);
-    v.iter_mut().for_each(|v| *v = silu(*v));
+    for v in v.iter_mut() {
+        *v = silu(*v);
+    }
     net.matrix(inner, Role::DecayUp, x, tools);
     net.matrix(decay, Role::DecayDown, inner, tools);
     let bias = net.tensor(Role::DecayBias);
@@ -58,7 +62,9 @@ pub(super) fn attend(net: &Net<'_, '_>, x: &[f32], state: &mut [f32], arm: &mut 
         *z = exp(LOWEST * sigmoid(factor * (*z + bias.get_float(i))));
     }
     net.matrix(beta, Role::Beta, x, tools);
-    beta.iter_mut().for_each(|beta| *beta = sigmoid(*beta));
+    for beta in beta.iter_mut() {
+        *beta = sigmoid(*beta);
+    }
 
     let mut position = Position { q, k, v, decay, beta, results };
     position.run(state, head_dim, change, tools.lanes, wanted);
@@ -81,9 +87,13 @@ pub(super) fn attend(net: &Net<'_, '_>, x: &[f32], state: &mut [f32], arm: &mut 
 /// `out` = `SiLU` of a projection of `x`, over its length.
 fn unit(net: &Net<'_, '_>, out: &mut [f32], role: Role, x: &[f32], tools: &mut Tools<'_>) {
     net.matrix(out, role, x, tools);
-    out.iter_mut().for_each(|y| *y = silu(*y));
+    for y in out.iter_mut() {
+        *y = silu(*y);
+    }
     let s = 1.0 / sqrt(sum8_squares(out) + QK_EPS);
-    out.iter_mut().for_each(|y| *y *= s);
+    for y in out.iter_mut() {
+        *y *= s;
+    }
 }
 
 /// The vectors of one position, all heads.

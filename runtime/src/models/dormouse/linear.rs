@@ -86,9 +86,9 @@ impl<'a> Net<'_, 'a> {
                 let mean = self.means.get(self.config().tensor_number(role) as usize).copied().unwrap_or(0.0);
                 let codes = Codes { threshold: 0.7 * mean };
                 if first {
-                    vecmat(out, &w, x, &codes, tools.lanes)
+                    vecmat(out, &w, x, &codes, tools.lanes);
                 } else {
-                    matvec_of(out, &w, x, &codes)
+                    matvec_of(out, &w, x, &codes);
                 }
                 for y in out {
                     *y *= mean;

@@ -54,7 +54,9 @@ pub(super) fn recall(
     net.matrix(key_vector, Role::MemoryKey, rows, tools);
     norm(normed, context);
     let s = 1.0 / sqrt(sum8_squares(key_vector) / d as f32 + EPS);
-    key_vector.iter_mut().for_each(|key| *key *= s);
+    for key in key_vector.iter_mut() {
+        *key *= s;
+    }
     let fit = dot8(key_vector, normed) / sqrt(d as f32);
     let gate = sigmoid(sqrt(if fit.abs() > 1e-6 { fit.abs() } else { 1e-6 }) * sign(fit));
 

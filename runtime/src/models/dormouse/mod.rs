@@ -87,7 +87,7 @@ impl<'a> Dormouse<'a> {
                 _ => true,
             };
             let read_by_element = tensor.view.dims().rank() == 1 || tensor.view.dims().cols() == 1;
-            if !built && !(read_by_element && dtype.is_float()) {
+            if !(built || read_by_element && dtype.is_float()) {
                 return Err(Error::DTypeNotBuilt { tensor: tensor.number, code: dtype.code() });
             }
         }
@@ -136,7 +136,7 @@ impl<'a> Dormouse<'a> {
     /// # Errors
     /// [`Error::Config`] for one that is not finite and above 0.
     pub fn with_kda_scale(self, scale: f32) -> Result<Self, Error> {
-        let rule = if !scale.is_finite() { Rule::Finite } else { Rule::Positive };
+        let rule = if scale.is_finite() { Rule::Positive } else { Rule::Finite };
         if rule == Rule::Finite || scale <= 0.0 {
             return Err(Error::Config { key: ConfigKey::KdaScale, rule, found: u64::from(scale.to_bits()), allowed: 0 });
         }

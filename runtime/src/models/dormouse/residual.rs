@@ -94,7 +94,9 @@ fn gates(net: &Net<'_, '_>, stream: &[f32], h: &mut [f32], arm: &mut [f32], tool
     let (hidden, inner) = split(rest, net.config().sizes(Layer::GrDown).1 as usize);
     norm_branches(net, normed, stream);
     net.project(hidden, Layer::GrDown, normed, inner, tools);
-    hidden.iter_mut().for_each(|value| *value = silu(*value / 4.0));
+    for value in hidden.iter_mut() {
+        *value = silu(*value / 4.0);
+    }
     net.project(gates, Layer::GrUp, hidden, inner, tools);
     for (gate, value) in gates.iter_mut().zip(normed.iter()) {
         *gate = sigmoid(*gate) * *value;
@@ -173,13 +175,17 @@ fn mix_streams(net: &Net<'_, '_>, stream: &mut [f32], context: &[f32], y: &[f32]
     }
     net.matrix(factors, Role::Mhc(1), normed, tools);
     affine(net, factors, Role::Mhc(4), Role::Mhc(7));
-    factors.iter_mut().for_each(|factor| *factor = 2.0 * sigmoid(*factor));
+    for factor in factors.iter_mut() {
+        *factor = 2.0 * sigmoid(*factor);
+    }
     net.matrix(matrix, Role::Mhc(2), normed, tools);
     affine(net, matrix, Role::Mhc(5), Role::Mhc(8));
     for _ in 0..ROUNDS {
         for row in matrix.chunks_exact_mut(n.max(1)) {
             let total = log_sum_exp(row, terms);
-            row.iter_mut().for_each(|m| *m -= total);
+            for m in row.iter_mut() {
+                *m -= total;
+            }
         }
         for j in 0..n {
             for (value, m) in column.iter_mut().zip(matrix.iter().skip(j).step_by(n.max(1))) {
@@ -191,7 +197,9 @@ fn mix_streams(net: &Net<'_, '_>, stream: &mut [f32], context: &[f32], y: &[f32]
             }
         }
     }
-    matrix.iter_mut().for_each(|m| *m = exp(*m));
+    for m in matrix.iter_mut() {
+        *m = exp(*m);
+    }
     let width = context.len().checked_div(n).unwrap_or(0).max(1);
     let outputs = stream.chunks_exact_mut(width).zip(matrix.chunks_exact(n.max(1))).zip(factors.iter()).zip(y.chunks_exact(width));
     for (((out, row), factor), y) in outputs {

@@ -69,7 +69,7 @@ pub enum Role {
     AttnResQuery(u32),
     /// Attention over results: the gain of an iteration's query.
     AttnResGain(u32),
-    /// Streams: one of phi_pre, phi_post, phi_res, alpha_pre, alpha_post, alpha_res, b_pre, b_post, b_res (0 to 8).
+    /// Streams: one of `phi_pre`, `phi_post`, `phi_res`, `alpha_pre`, `alpha_post`, `alpha_res`, `b_pre`, `b_post`, `b_res` (0 to 8).
     Mhc(u32),
     /// What is added before each iteration, (`max_iter`, `d_model`).
     IterEmbed,

@@ -19,6 +19,7 @@ impl DormouseConfig {
 
 /// The keys that only choose between arms, as they are read.
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "the keys of the configuration")]
 struct Arms {
     plain: bool,
     no_kda: bool,

@@ -113,12 +113,16 @@ fn factors_can_be_taken_in_three_ways() {
         }
         for row in raw.chunks_mut(dims[1] as usize) {
             let largest = row.iter().fold(0.0f32, |largest, v| largest.max(v.abs()));
-            row.iter_mut().for_each(|v| *v = (*v / largest * 127.0).round_ties_even() / 127.0 * largest);
+            for v in row.iter_mut() {
+                *v = (*v / largest * 127.0).round_ties_even() / 127.0 * largest;
+            }
         }
     }
     for (name, _, values) in raw.iter_mut().filter(|(name, _, _)| name.ends_with(".Tsct.s") && !name.contains("expert")) {
         let [u, v] = ["u", "v"].map(|part| means[&name.replace(".Tsct.s", &format!(".Tsct.{part}"))]);
-        values.iter_mut().for_each(|s| *s *= u * v);
+        for s in values.iter_mut() {
+            *s *= u * v;
+        }
     }
     let (given, expected) = (file(&made.text, &tensors), file(&made.text, &raw));
     let bind = |bytes| Dormouse::bind(&ModelFile::open(bytes).unwrap()).unwrap();
@@ -197,7 +201,7 @@ fn last_of_each_key(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let key = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
     let kept = lines.iter().enumerate().filter(|(at, line)| !lines[at + 1..].iter().any(|later| key(later) == key(line)));
-    kept.map(|(_, line)| format!("{line}\n")).collect()
+    kept.flat_map(|(_, line)| [*line, "\n"]).collect()
 }
 
 #[test]

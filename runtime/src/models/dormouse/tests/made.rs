@@ -3,6 +3,7 @@
 use crate::format::arch::dormouse::DormouseConfig;
 use crate::format::arch::dormouse::tensors::Role;
 use crate::format::crc32;
+use std::fmt::Write;
 
 /// A configuration, and what else a file of it has.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ impl Made {
     }
 
     /// Names, dims and weights, in order.
-    pub(super) fn tensors(&self) -> Vec<(String, Vec<u32>, Vec<f32>)> {
+    pub(super) fn tensors(&self) -> Vec<Tensor> {
         let own = (0..self.config.num_tensors()).map(|number| {
             let spec = self.config.tensor(number).unwrap();
             (spec.to_string(), spec.dims.as_slice().to_vec())
@@ -58,8 +59,11 @@ impl Made {
     }
 }
 
+/// Name, dims and weights of a tensor.
+pub(super) type Tensor = (String, Vec<u32>, Vec<f32>);
+
 /// A format-1 file in f32.
-pub(super) fn file(config: &str, tensors: &[(String, Vec<u32>, Vec<f32>)]) -> Vec<u8> {
+pub(super) fn file(config: &str, tensors: &[Tensor]) -> Vec<u8> {
     let payload: Vec<u8> = tensors.iter().flat_map(|(_, _, values)| values.iter().flat_map(|value| value.to_le_bytes())).collect();
     let params: usize = tensors.iter().map(|(_, _, values)| values.len()).sum();
     let mut header = format!(
@@ -67,7 +71,7 @@ pub(super) fn file(config: &str, tensors: &[(String, Vec<u32>, Vec<f32>)]) -> Ve
         tensors.len()
     );
     for (name, dims, _) in tensors {
-        header += &format!("\n[[tensors]]\nname = \"{name}\"\ndims = {dims:?}\noverflowed = 0\n");
+        writeln!(header, "\n[[tensors]]\nname = \"{name}\"\ndims = {dims:?}\noverflowed = 0").unwrap();
     }
     let mut bytes = b"DMEXPRT\x01".to_vec();
     bytes.extend((header.len() as u32).to_le_bytes());

@@ -43,8 +43,8 @@ fn files_of_dormouse_give_the_logits_stated_beside_them() {
     for (folder, stem) in
         [("", "default"), ("", "nokda"), ("", "dense"), ("", "mor"), ("", "gr"), ("", "mhc"), ("", "plain"), ("ckpt", "expected")]
     {
-        let expected: Value = serde_json::from_slice(&std::fs::read(folder_of(&folder).join(format!("{stem}.json"))).unwrap()).unwrap();
-        let bytes = std::fs::read(folder_of(&folder).join(format!("{stem}.f32.dmexp"))).unwrap();
+        let expected: Value = serde_json::from_slice(&std::fs::read(folder_of(folder).join(format!("{stem}.json"))).unwrap()).unwrap();
+        let bytes = std::fs::read(folder_of(folder).join(format!("{stem}.f32.dmexp"))).unwrap();
         let model = Dormouse::bind(&ModelFile::open(&bytes).unwrap()).unwrap();
         let text = tokens(&expected["input"]);
         compare(stem, &model, &text, &numbers(&expected["last_logits"]), &numbers(&expected["logits_pos0"]), 1e-5);
@@ -89,11 +89,10 @@ fn configured(changes: &Value, attnres_gain: bool) -> (String, DormouseConfig) {
             "use_mor" => config.use_mor = value == true,
             "use_situ" => config.use_situ = value == true,
             "use_kda" => config.attention = Attention::None,
-            "use_plain_attn" => (),
             "use_gr" => config.residual = Residual::Gr,
             "use_attnres" => config.residual = Residual::AttnRes,
             "use_mhc" => config.residual = Residual::Mhc,
-            "aux_fb_weight" => (),
+            "use_plain_attn" | "aux_fb_weight" => (),
             other => panic!("{other}"),
         }
     }

@@ -1,6 +1,6 @@
 //! Files whose header and tensors do not go together: dormouse loads many of them in silence.
 
-use super::made::{Made, file};
+use super::made::{Made, Tensor, file};
 use crate::format::file::ModelFile;
 use crate::format::{ConfigKey, Error, Rule};
 use crate::models::dormouse::Dormouse;
@@ -63,7 +63,7 @@ fn tensors_are_those_of_the_configuration() {
     let made = Made::tiny("", |_| ());
     let good = made.tensors();
     let number = |name: &str| good.iter().position(|(other, _, _)| other == name).unwrap();
-    let changed = |change: &dyn Fn(&mut Vec<(String, Vec<u32>, Vec<f32>)>)| {
+    let changed = |change: &dyn Fn(&mut Vec<Tensor>)| {
         let mut tensors = good.clone();
         change(&mut tensors);
         bind(&file(&made.text, &tensors))
