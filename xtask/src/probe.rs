@@ -119,7 +119,7 @@ fn compare(device_file: &Path, file: &Path, device: &str, more: &[&str]) -> Outc
         return Err(Failure::found_wrong(format!("`{}` said:\n{}", process::shown(&command), process::said(&output))));
     }
     let found = parsed(&text)?;
-    let code = if found["equal"] == json!(true) { 0 } else { 1 };
+    let code = i32::from(found["equal"] != json!(true));
     if output.status.code() != Some(code) {
         return Err(Failure::found_wrong(format!("`{}` ended with {}, not {code}", process::shown(&command), output.status)));
     }

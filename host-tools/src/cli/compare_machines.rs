@@ -49,6 +49,7 @@ fn machine(text: &str) -> Result<Machine, String> {
 
 /// What is compared.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Machines {
     /// The machine in question: qemu:BOARD or qemu:BOARD:FIRMWARE.elf, which is started and given the file; a serial port with a board that was flashed, as /dev/ttyACM0 or /dev/ttyUSB0:115200; or cpu
     #[arg(long, value_name = "DEVICE", value_parser = machine)]
@@ -119,15 +120,12 @@ fn compare(args: &ModelArgs, command: &Machines) -> Outcome {
     let mut replay = command.replay.as_deref().map(Transcript::open).transpose()?;
     let recorded = replay.as_ref().map(Transcript::tokens);
     let mut reference_side;
-    let reference: &mut dyn Side = match &mut replay {
-        Some(replay) => {
-            same_model(replay, reference_file)?;
-            replay
-        }
-        None => {
-            reference_side = side(args, command, &command.reference, reference_file, &mut reference_cpu)?;
-            reference_side.as_mut()
-        }
+    let reference: &mut dyn Side = if let Some(replay) = &mut replay {
+        same_model(replay, reference_file)?;
+        replay
+    } else {
+        reference_side = side(args, command, &command.reference, reference_file, &mut reference_cpu)?;
+        reference_side.as_mut()
     };
 
     let tokens = tokens(command, &opened, reference, recorded)?;

@@ -30,12 +30,15 @@ const BOARDS: &[Board] = &[
     board("an386", ARM, "mps2-an386", Some(0x2100_0000)),
     board("an500", ARM, "mps2-an500", Some(0x6000_0000)),
     board("an505", ARM, "mps2-an505", Some(0x8000_0000)),
+    board("an547", ARM, "mps3-an547", Some(0x6000_0000)),
+    board("netduinoplus2", ARM, "netduinoplus2", None),
     board("an385", ARM, "mps2-an385", Some(0x2100_0000)),
     board("an385-v6m", ARM, "mps2-an385", Some(0x2100_0000)),
     board("lm3s6965evb", ARM, "lm3s6965evb", None),
     board("microbit", ARM, "microbit", None),
     board("virt-imac", RISCV, "virt", Some(0x8100_0000)),
     board("virt-imafc", RISCV, "virt", Some(0x8100_0000)),
+    board("sifive_e", RISCV, "sifive_e", None),
 ];
 
 /// A running emulator, ended when this is dropped.
