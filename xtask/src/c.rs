@@ -42,15 +42,20 @@ const FLAGS: &[&str] = &[
 const FEATURES: &str = "bf16,kv-f16,kv-f32";
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
-    match words.as_slice() {
-        [] => check(),
-        [word] if word == "--build" => {
-            let board = board::find("an386")?;
-            println!("built {}", build(board, true)?.display());
-            Ok(())
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(words);
+    let mut only_build = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("build") => only_build = true,
+            other => return Err(other.unexpected().into()),
         }
-        _ => Err(Failure::cannot_run("`cargo xtask c` takes --build and nothing else")),
     }
+    if !only_build {
+        return check();
+    }
+    println!("built {}", build(board::find("an386")?, true)?.display());
+    Ok(())
 }
 
 /// Builds, weighs, runs and compares.

@@ -83,7 +83,7 @@ pub(crate) fn write() -> Outcome {
         }
     }
     let old = read()?;
-    let kept = |keep: fn(&&str) -> bool| old.lines().filter(keep).map(|line| format!("{line}\n")).collect::<String>();
+    let kept = |keep: fn(&&str) -> bool| old.lines().filter(keep).flat_map(|line| [line, "\n"]).collect::<String>();
     let text = kept(|line| line.starts_with('#')) + &lines + &kept(|line| line.starts_with("cost "));
     std::fs::write(table(), text).map_err(|error| Failure::cannot_run(format!("cannot write {}: {error}", table().display())))
 }

@@ -49,7 +49,12 @@ pub(crate) fn said(output: &Output) -> String {
 /// Runs a build of cargo with its diagnostics passed through and returns the static library of this name that it made.
 pub(crate) fn built_library(build: &mut Command, name: &str) -> Outcome<PathBuf> {
     let archive = |message: &serde_json::Value| {
-        message["filenames"].as_array()?.iter().filter_map(|file| file.as_str()).find(|file| file.ends_with(".a")).map(PathBuf::from)
+        message["filenames"]
+            .as_array()?
+            .iter()
+            .filter_map(|file| file.as_str())
+            .map(PathBuf::from)
+            .find(|file| file.extension().is_some_and(|kind| kind == "a"))
     };
     artifact(build, name, archive)
 }

@@ -176,17 +176,16 @@ impl Plan {
 
     /// Bytes of statics: the arenas with their cells.
     pub fn static_bytes(&self) -> u64 {
-        let cells = if matches!(self.placement, Some(Placement::Two { .. })) { 2 } else { 1 };
+        let cells = 1 + u64::from(matches!(self.placement, Some(Placement::Two { .. })));
         self.layout.total_bytes.next_multiple_of(8) as u64 + cells * fit::CELL_BYTES
     }
 }
 
 fn flash_refusal(facts: &Facts, board: &Board, room: u64) -> String {
-    let mut text = format!("the model is {} bytes, and {} has room for {room} beside the code", facts.model_bytes, board.name);
+    let text = format!("the model is {} bytes, and {} has room for {room} beside the code", facts.model_bytes, board.name);
     let smaller = [DType::Bf16, DType::Q8, DType::Q4].map(|dtype| (dtype, facts.bytes_in(dtype)));
     match smaller.iter().find(|(_, bytes)| *bytes <= room) {
-        Some((dtype, bytes)) => text += &format!("; what fits: an export with --dtype {dtype}, about {bytes} bytes"),
-        None => text += &format!("; in q4 it would be about {} bytes: take a larger chip or a smaller model", facts.bytes_in(DType::Q4)),
+        Some((dtype, bytes)) => text + &format!("; what fits: an export with --dtype {dtype}, about {bytes} bytes"),
+        None => text + &format!("; in q4 it would be about {} bytes: take a larger chip or a smaller model", facts.bytes_in(DType::Q4)),
     }
-    text
 }

@@ -101,7 +101,7 @@ fn enumeration(item: &ItemEnum) -> String {
     for variant in &item.variants {
         let Some((_, Expr::Lit(value))) = &variant.discriminant else { panic!("{name} has a value without a number") };
         let Lit::Int(value) = &value.lit else { panic!("{name} has a value without a number") };
-        write!(text, "{}    {} = {value},\n", comment(&variant.attrs, "    "), constant(&name, &variant.ident.to_string())).unwrap();
+        writeln!(text, "{}    {} = {value},", comment(&variant.attrs, "    "), constant(&name, &variant.ident.to_string())).unwrap();
     }
     text + &format!("}} {name};\n")
 }
