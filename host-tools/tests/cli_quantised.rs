@@ -130,6 +130,11 @@ fn a_quality_report_says_what_the_text_showed() {
         assert!(ran.text().contains(part), "{part}: {}", ran.text());
     }
     assert!(ran.err.contains("q4 is coarse for a model of"), "{}", ran.err);
+    assert!(!ran.err.contains("were compared"), "{}", ran.err);
+    // A text of a word says little, and the report says so.
+    fs::write(folder.path().join("text"), "word").unwrap();
+    let ran = line(folder.path(), "export run --checkpoint m.bin --tokenizer bytes --dtype q8 --quality text --out x.dmexp").ok();
+    assert!(ran.err.contains("only 4 positions were compared") && ran.text().contains("4 tokens in 1 window of text"), "{ran:?}");
     assert_eq!(files(folder.path()), ["m.bin", "text", "x.dmexp"]);
 }
 
@@ -145,6 +150,8 @@ fn a_text_that_cannot_be_measured_with_is_refused_and_nothing_is_written() {
     refused("--quality text --tokenizer none", &["no tokenizer", "--tokenizer"]);
     refused("--quality missing --tokenizer bytes", &["missing"]);
     refused("--quality . --tokenizer bytes", &["."]);
+    // Loading onto another file measures nothing, and so takes no text.
+    line(folder.path(), "export run --checkpoint m.bin --onto m.dmexp --out x.dmexp --quality text").refused(2, &["--onto", "--quality"]);
     // The text is never written over.
     line(folder.path(), "export run --checkpoint m.bin --tokenizer bytes --quality text --out text").refused(1, &["text"]);
     assert_eq!(files(folder.path()), before);

@@ -44,7 +44,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     dormouse: DormouseArgs,
     /// A .dmexp that gets the checkpoint's weights: its configuration, tokenizer and element types stay; every layer must be the same, or see --partial
-    #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["arch", "tokenizer", "bos", "dtype", "group", "tensor", "format", "align", "sha256", "no_golden", "tensors"])]
+    #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["arch", "tokenizer", "bos", "dtype", "group", "tensor", "format", "align", "sha256", "quality", "no_golden", "tensors"])]
     onto: Option<PathBuf>,
     /// With --onto: takes what fits and lists what was applied, what is missing and what was not used
     #[arg(long, requires = "onto")]
@@ -303,7 +303,10 @@ fn quality_json(quality: &Quality) -> serde_json::Value {
 fn quality_rows(quality: &Quality) -> Vec<(&'static str, String)> {
     let Divergence { positions, kl, max_abs_delta, top1, reference_perplexity, perplexity, .. } = quality.divergence;
     let mut rows = vec![
-        ("compared on", format!("{} tokens in {} windows of {}", positions, quality.windows, quality.text.display())),
+        (
+            "compared on",
+            format!("{} in {} of {}", count(positions, "token"), count(quality.windows as u64, "window"), quality.text.display()),
+        ),
         ("KL from f32", format!("{kl:.2e} a token")),
         ("same best token", format!("{:.1}%", 100.0 * top1)),
         ("largest difference", format!("{max_abs_delta:.3} of a logit")),

@@ -30,7 +30,7 @@ pub(crate) struct ModelArgs {
     /// How many positions there is room for [default: what the model was trained for]
     #[arg(long, value_name = "N", value_parser = args::from_one, allow_negative_numbers = true)]
     pub(crate) context: Option<u32>,
-    /// How keys and values are kept: f32, or f16 in half the memory
+    /// How keys and values are kept: f32, f16 in half the memory, or q8 in a little more than a quarter
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = args::kv)]
     pub(crate) kv: KvDType,
     #[command(flatten)]

@@ -92,7 +92,7 @@ impl Refused {
         }
         let (most, advice) = match dtype {
             DType::F16 => ("65504", "export it with --dtype bf16, or f32"),
-            DType::Q8 | DType::Q4 => ("3.4028e38, less the rounding of its scale,", "export it with --dtype f32"),
+            DType::Q8 | DType::Q4 => ("3.4028e38, less the rounding of its scale", "export it with --dtype f32"),
             _ => ("3.3895314e38", "export it with --dtype f32"),
         };
         Error::new(Class::Unrepresentable, format!("element {element} of tensor {tensor} is {value}; {dtype} holds at most {most}"))

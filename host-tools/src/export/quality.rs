@@ -29,15 +29,23 @@ pub struct Quality {
 
 /// Above this mean divergence a reader sees the difference: a model of half the size would be as good.
 const POOR: f64 = 0.01;
+/// Means over fewer positions than this say more of the text than of the export.
+const FEW: u64 = 64;
 
 impl Quality {
-    /// A warning where the export lost much.
-    pub(super) fn warning(&self, dtype: DType) -> Option<String> {
-        let kl = self.divergence.kl;
-        (kl > POOR).then(|| {
+    /// Warnings where the export lost much, and where the text was too short to say so.
+    pub(super) fn warnings(&self, dtype: DType) -> impl Iterator<Item = String> {
+        let Divergence { kl, positions, .. } = self.divergence;
+        let poor = (kl > POOR).then(|| {
             let advice = if dtype == DType::Q4 { "q8, or --tensor for single matrices" } else { "a wider type" };
             format!("the export diverges from its source by {kl:.1e} a token, more than {POOR}: use {advice}")
-        })
+        });
+        let short = (positions < FEW).then(|| {
+            format!(
+                "only {positions} positions were compared, too few for their means to be the model's: give some kilobytes of what it writes"
+            )
+        });
+        poor.into_iter().chain(short)
     }
 }
 

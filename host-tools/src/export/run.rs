@@ -114,7 +114,7 @@ fn export(checkpoint: &Checkpoint, original: &Checkpoint, options: &Options, wat
     watch.tick(Progress { phase: Phase::Verify, done: 1, total: 1 })?;
     if let Some(text) = &options.quality {
         let quality = quality::measure(checkpoint, options, &loaded, text, watch)?;
-        report.warnings.extend(quality.warning(options.dtype));
+        report.warnings.extend(quality.warnings(options.dtype));
         report.quality = Some(quality);
     }
     drop(loaded);

@@ -10,7 +10,7 @@ use dmexp_format::host::{self, TensorSpec};
 /// Plans the export of a sequential model: its kernels and tables in the type asked for, everything else in f32.
 ///
 /// # Errors
-/// [`Class::Request`] for format 1 and for types that these layers are not stored in; [`Class::Mismatch`] where the arrays are not those that the layers call for.
+/// [`Class::Request`] for format 1 and for types that these layers are not stored in, single tensors in another type, and a text to measure with; [`Class::Mismatch`] where the arrays are not those that the layers call for.
 pub(super) fn plan<'c>(checkpoint: &'c Checkpoint, source: &'c SequentialSource, options: &Options) -> Result<Plan<'c>> {
     let in_file = |error: Error| error.in_file(checkpoint.path());
     if options.format == Format::V1 {
@@ -20,6 +20,14 @@ pub(super) fn plan<'c>(checkpoint: &'c Checkpoint, source: &'c SequentialSource,
     if !matches!(options.dtype, DType::F32 | DType::F16 | DType::Bf16) {
         let what = format!("the kernels of a sequential model are not stored as {}", options.dtype);
         return Err(in_file(Error::new(Class::Request, what).advise("use f32, f16 or bf16")));
+    }
+    if !options.select.is_empty() {
+        let what = "all kernels of a sequential model have one type";
+        return Err(in_file(Error::new(Class::Request, what).advise("name it with --dtype, without --tensor")));
+    }
+    if options.quality.is_some() {
+        let what = "a sequential model takes numbers: it cannot be measured with a text";
+        return Err(in_file(Error::new(Class::Request, what).advise("leave --quality out")));
     }
     let settings = &source.settings;
     let wanted = settings.tensors().map_err(|(layer, fault)| in_file(Error::mismatch(fault.of_layer(layer).to_string())))?;

@@ -143,6 +143,26 @@ fn options_that_contradict_each_other_are_refused() {
     assert!(Format::from_number(3).unwrap_err().to_string().contains("1 and 2"));
 }
 
+#[test]
+fn what_a_sequential_model_has_no_place_for_is_refused_and_not_passed_over() {
+    let Some(path) = data("rustyml/mlp.bin") else { return };
+    let source = checkpoint::rustyml::open(&path, &path.with_extension("json")).unwrap();
+    let base = Options { dtype: DType::F32, ..Options::new("x.dmexp") };
+    plan(&source, &base).unwrap();
+    let select = |text: &str| Options { select: vec![text.parse().unwrap()], ..base.clone() };
+    for (options, part) in [
+        (select("*=q8"), "--tensor"),
+        (select("*=bf16"), "--tensor"),
+        (select("nothing=f16"), "--tensor"),
+        (Options { quality: Some("text".into()), ..base.clone() }, "--quality"),
+        (Options { dtype: DType::Q8, ..base.clone() }, "q8"),
+        (Options { format: Format::V1, ..base.clone() }, "format 1"),
+    ] {
+        let error = plan(&source, &options).unwrap_err();
+        assert!(error.class() == Class::Request && error.to_string().contains(part), "{part}: {error}");
+    }
+}
+
 fn failure(bytes: Vec<u8>) -> String {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("damaged.dmexp");
