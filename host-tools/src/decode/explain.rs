@@ -39,9 +39,13 @@ fn class_and_advice(error: &FormatError) -> (Class, &'static str) {
         FormatError::TrailingBytes { .. } => {
             (Class::Damaged, "something was appended, or the header was edited: copy or download it again")
         }
-        FormatError::NonFinite { .. } | FormatError::NonFiniteLogits { .. } => {
+        FormatError::NonFinite { .. } => {
             (Class::Damaged, "the weights are damaged or the training went wrong: export it again from a good checkpoint")
         }
+        FormatError::NonFiniteLogits { .. } => (
+            Class::Damaged,
+            "keys and values may be too large for f16 or q8: try --kv f32; if that fails too, the weights are damaged or the training went wrong: export it again from a good checkpoint",
+        ),
         FormatError::Config { .. }
         | FormatError::TensorName { .. }
         | FormatError::Shape { .. }

@@ -303,7 +303,7 @@ pub enum Error {
         /// Words of 32 bits given.
         found: u64,
     },
-    /// A logit is NaN or infinite: the weights are damaged or the arithmetic is not IEEE.
+    /// A logit is NaN or infinite: the weights are damaged, keys or values are larger than the type they are kept as holds, or the arithmetic is not IEEE.
     NonFiniteLogits {
         /// The position of the step.
         position: u32,

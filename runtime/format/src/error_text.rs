@@ -145,7 +145,7 @@ impl fmt::Display for Error {
             }
             Self::ScratchTooSmall { needed, found } => write!(f, "the tokenizer needs {needed} words of scratch, it has {found}"),
             Self::NonFiniteLogits { position } => {
-                write!(f, "the logits at position {position} are not all finite: the weights are damaged")
+                write!(f, "the logits at position {position} are not all finite")
             }
             Self::ArithmeticSelfCheck { operation, found, expected } => write!(
                 f,

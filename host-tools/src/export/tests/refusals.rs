@@ -82,6 +82,16 @@ fn a_model_whose_keys_do_not_fit_f16_is_exported_with_a_warning() {
     assert_eq!(report.golden, 1);
     assert!(report.warnings.iter().any(|warning| warning.contains("--kv f32")), "{:?}", report.warnings);
     assert!(verify_all(&report.out).unwrap().passed());
+    // And who runs it all the same is told what to change, not that the file is damaged.
+    let loaded = Loaded::open(&report.out).unwrap();
+    let run = |kv| {
+        let mut cpu = Cpu::new(&loaded, &CpuOptions { context: None, kv, tokenizer: None })?;
+        let mut session = cpu.session(Sampler::greedy())?;
+        session.push_tokens(&[0]).and_then(|()| session.logits().map(<[f32]>::len)).map_err(|error| loaded.explain(error))
+    };
+    assert_eq!(run(KvDType::F32).unwrap(), 300);
+    let text = run(KvDType::F16).unwrap_err().to_string();
+    assert!(text.contains("position 0 are not all finite; keys and values may be too large for f16 or q8: try --kv f32"), "{text}");
 }
 
 #[test]
