@@ -16,6 +16,7 @@ use std::time::Duration;
 
 #[path = "../../boards/app/src/floats.rs"]
 mod floats;
+mod table;
 
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask bits [OPTIONS] [BOARD...]
@@ -32,6 +33,7 @@ of the rest the first positions: 32 where there is a floating-point unit, 4 wher
 
 Options:
   --full           The whole context everywhere; it takes an hour
+  --write          Write what was equal into docs/bits.md
 ";
 
 /// The time that one row may take.
@@ -45,8 +47,13 @@ const TYPES: &[(&str, &[&str])] =
     &[("f32", &["f32", "f16", "q8"]), ("f16", &["f32", "f16"]), ("bf16", &["f32", "f16"]), ("q8", &["f16", "q8"]), ("q4", &["f16", "q8"])];
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
-    let (flags, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == "--full");
-    board::named(words)?.into_iter().try_for_each(|board| check(board, models::ALL, !flags.is_empty()))
+    let (flags, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == "--full" || word == "--write");
+    let full = flags.iter().any(|flag| flag == "--full");
+    let mut equal = Vec::new();
+    for board in board::named(words)? {
+        equal.extend(check(board, models::ALL, full)?);
+    }
+    if flags.iter().any(|flag| flag == "--write") { table::write(&equal) } else { Ok(()) }
 }
 
 /// One row: what is compared.
@@ -63,8 +70,8 @@ struct Case {
     built_in: bool,
 }
 
-/// Compares one board with the host, on those of `sources` that are here and for which it has room.
-pub(crate) fn check(board: &Board, sources: &[Source], full: bool) -> Outcome {
+/// Compares one board with the host, on those of `sources` that are here and for which it has room, and returns the rows, all of them equal.
+pub(crate) fn check(board: &Board, sources: &[Source], full: bool) -> Outcome<Vec<table::Equal>> {
     println!("{:<14}{:<8}{:<8}{:<20}{:>9}  logits", "model", "weights", "kv", "board", "positions");
     let mut cases = Vec::new();
     for &source in sources {
@@ -98,11 +105,14 @@ pub(crate) fn check(board: &Board, sources: &[Source], full: bool) -> Outcome {
     if let Some(failure) = failures.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().next() {
         return Err(failure);
     }
-    match differ.into_inner() {
-        0 if board.name == "an386" => check_hot_weights(board),
-        0 => Ok(()),
-        rows => Err(Failure::found_wrong(format!("{}: {rows} rows differ from the host", board.name))),
+    let differ = differ.into_inner();
+    if differ > 0 {
+        return Err(Failure::found_wrong(format!("{}: {differ} rows differ from the host", board.name)));
     }
+    if board.name == "an386" {
+        check_hot_weights(board)?;
+    }
+    Ok(cases.iter().filter_map(|case| table::Equal::of(board, case)).collect())
 }
 
 /// The rows of one model on one board.
