@@ -1,7 +1,7 @@
 //! The C interface on this machine: runtime/c/tests/host.c, compiled against the header that is checked in, tells what the command tells, with the same logits.
 
 use dmexp_tests::{floats, folder, logits, root, run, same_bits, story};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The static library, from the messages of the build.
@@ -18,7 +18,13 @@ fn library() -> PathBuf {
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
         .filter(|message| message["target"]["name"] == "dmexp_c")
         .find_map(|message| {
-            message["filenames"].as_array()?.iter().filter_map(|name| name.as_str()).find(|name| name.ends_with(".a")).map(PathBuf::from)
+            message["filenames"]
+                .as_array()?
+                .iter()
+                .filter_map(|name| name.as_str())
+                .map(Path::new)
+                .find(|name| name.extension().is_some_and(|end| end == "a"))
+                .map(Path::to_owned)
         });
     library.expect("the build names a static library")
 }
