@@ -82,7 +82,9 @@ typedef struct DmexpError {
 
 /* An opened model: memory that the caller gives, which dmexp_open fills. It must stay where it is while sessions of it are used. */
 typedef struct DmexpModel {
-    uint64_t opaque[64];
+    /* Nothing to look at: it gives the memory its alignment. */
+    uint64_t aligned;
+    size_t opaque[126];
 } DmexpModel;
 
 /* How keys and values are kept. */
@@ -97,7 +99,9 @@ typedef enum DmexpKv {
 
 /* One text being continued: memory that the caller gives, which dmexp_session_new fills. It may not be moved. */
 typedef struct DmexpSession {
-    uint64_t opaque[64];
+    /* Nothing to look at: it gives the memory its alignment. */
+    uint64_t aligned;
+    size_t opaque[126];
 } DmexpSession;
 
 /* How the next token is chosen. All zero but the temperature and the seed is plain sampling; a null pointer in its place always takes the likeliest. */

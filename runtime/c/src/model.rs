@@ -9,7 +9,9 @@ use dmexp::format::file::ModelFile;
 /// An opened model: memory that the caller gives, which [`dmexp_open`] fills. It must stay where it is while sessions of it are used.
 #[repr(C)]
 pub struct DmexpModel {
-    opaque: [u64; 64],
+    /// Nothing to look at: it gives the memory its alignment.
+    aligned: u64,
+    opaque: [usize; 126],
 }
 
 pub(crate) const MODEL_MARK: u32 = 0x444d_7831;

@@ -9,7 +9,9 @@ use dmexp::{Sampler, Session};
 /// One text being continued: memory that the caller gives, which [`dmexp_session_new`] fills. It may not be moved.
 #[repr(C)]
 pub struct DmexpSession {
-    opaque: [u64; 64],
+    /// Nothing to look at: it gives the memory its alignment.
+    aligned: u64,
+    opaque: [usize; 126],
 }
 
 pub(crate) const SESSION_MARK: u32 = 0x444d_7832;
