@@ -1,5 +1,6 @@
 //! dormouse's training checkpoints through the real command, with exactly the words of dormouse's own exporter, against the exports that are expected of them (../shared/data/dormouse/ckpt).
 
+use dmexp::format::crc32::checksum;
 use dmexp_tests::{data, dmexp, files, folder, line, root, run};
 use serde_json::Value;
 use std::fs;
@@ -264,4 +265,95 @@ fn codes_are_the_same_function_wherever_they_come_from() {
     for name in ["f16", "f16 canonical", "bf16", "bf16 canonical", "t2", "q8"] {
         assert!(mean(name) > 0.0 && mean(name) < 2e-3, "{name}: {table}");
     }
+}
+
+/// What format 1 has no checksum over and dormouse loads in silence: each edit of a header is refused by name, by all that read the file.
+#[test]
+fn edited_headers_are_refused() {
+    let Some(folder) = checkpoints() else { return };
+    line(folder.path(), "export run --ckpt-name latest --dtype f32 --out one.dmexp").ok();
+    let bytes = fs::read(folder.path().join("one.dmexp")).unwrap();
+    let refused = |edited: Vec<u8>, parts: &[&str]| {
+        fs::write(folder.path().join("edited.dmexp"), edited).unwrap();
+        line(folder.path(), "logits --export edited.dmexp --tokens 1,2 --out l").refused(parts);
+        let verified = line(folder.path(), "export verify edited.dmexp");
+        assert!(verified.code == Some(1) && verified.text().contains("1 failed"), "{parts:?}: {verified:?}");
+    };
+    let eps = "norm_eps = 0.0010000000474974513";
+    for (from, to, parts) in [
+        (eps, "norm_eps = 0.0", &["norm_eps = 0 must be more than 0"][..]),
+        (eps, "norm_eps = -0.001", &["norm_eps = -0.001"]),
+        (eps, "norm_eps = nan", &["norm_eps", "finite"]),
+        ("use_mor = false\nmor_k = 2", "use_mor = true\nmor_k = 5", &["mor_k = 5"]),
+        ("use_mor = false\nmor_k = 2", "use_mor = true\nmor_k = 0", &["mor_k = 0"]),
+        ("mor_k = 2", "mor_k = 2\nnew_arm = true", &["unknown key"]),
+        ("use_tsct = true", "use_tsct = false", &["inner.Tsct.u", "not the one that the configuration calls for"]),
+        ("n_heads = 4", "n_heads = 2", &["q_proj.weight", "[32, 32]", "[32, 16]"]),
+        ("num_params = 41142", "num_params = 41143", &["num_params = 41143", "41142"]),
+        ("num_tensors = 54", "num_tensors = 53", &["num_tensors = 53", "54"]),
+        ("d_model = 32", "d_model = 4294967295", &["d_model = 4294967295 is larger than allowed"]),
+        ("d_model = 32", "d_model = 99999999999999999999", &["d_model", "larger than allowed"]),
+        ("head_dim = 8", "head_dim = 4294967295", &["head_dim = 4294967295 is larger than allowed"]),
+        ("vocab = 256", "vocab = 1000000000", &["vocab = 1000000000 is larger than allowed"]),
+        ("max_iter = 4", "max_iter = 1000000000", &["max_iter = 1000000000 is larger than allowed"]),
+        ("max_seq_len = 64", "max_seq_len = 4294967295", &["max_seq_len = 4294967295 is larger than allowed"]),
+        ("n_experts = 3", "n_experts = 4000000000", &["n_experts = 4000000000 is larger than allowed"]),
+        ("engram_rows = 60", "engram_rows = 4294967295", &["engram_rows = 4294967295 is larger than allowed"]),
+        ("dims = [256, 32]", "dims = [4294967295, 4294967295]", &["tensor 0", "larger than allowed"]),
+        ("dims = [256, 32]", "dims = [4294967296, 32]", &["tensor 0", "larger than allowed"]),
+    ] {
+        refused(edited(&bytes, from, to, &[]), parts);
+    }
+    // Tensors that are not called for: an arm of another version, and one that is there already.
+    for (name, parts) in [
+        ("loop_block.new_arm.weight", &["loop_block.new_arm.weight", "not the one that the configuration calls for"][..]),
+        ("norm.weight", &["the same name"]),
+    ] {
+        let counted = edited(&bytes, "num_params = 41142", "num_params = 41143", &[]);
+        let counted = edited(&counted, "num_tensors = 54", "num_tensors = 55", &[]);
+        let first = "[[tensors]]\nname = \"embedding.weight\"\ndims = [256, 32]\noverflowed = 0\n";
+        let more = format!("[[tensors]]\nname = \"{name}\"\ndims = [1]\noverflowed = 0\n\n{first}");
+        refused(edited(&counted, first, &more, &1f32.to_le_bytes()), parts);
+    }
+}
+
+/// Where no tensor shows what a key was, the file is as good as the one that was exported: `verify` says which keys these are, and gives the checksum that tells the two apart.
+#[test]
+fn verify_names_the_keys_that_a_file_of_format_1_cannot_vouch_for() {
+    let Some(folder) = checkpoints() else { return };
+    line(folder.path(), "export run --ckpt-name latest --dtype f32 --out one.dmexp").ok();
+    let bytes = fs::read(folder.path().join("one.dmexp")).unwrap();
+    let mut reports = vec![line(folder.path(), "export verify one.dmexp").succeeded().text().to_owned()];
+    for (from, to, said) in [
+        ("norm_eps = 0.001", "norm_eps = 0.002", "norm_eps"),
+        ("mor_k = 2", "mor_k = 3", "mor_k"),
+        ("use_engram = true", "use_engram = false", "use_engram (here false)"),
+        ("use_kda = true", "use_kda = false", "use_kda (here false)"),
+        ("use_mor = false", "use_mor = true", "use_mor (here true)"),
+        ("max_seq_len = 64", "max_seq_len = 65", "max_seq_len"),
+    ] {
+        fs::write(folder.path().join("edited.dmexp"), edited(&bytes, from, to, &[])).unwrap();
+        let report = line(folder.path(), "export verify edited.dmexp").succeeded();
+        let about = report.text().lines().find(|line| line.contains("no tensor shows")).unwrap_or_default();
+        assert!(about.starts_with("not checked") && about.contains(said), "{to}: {}", report.text());
+        let checksum = about.split_once("CRC-32, ").unwrap().1;
+        let checksum = checksum.split_once(',').unwrap().0.to_owned();
+        assert!(reports.iter().all(|other| !other.contains(&checksum)), "{to}: {checksum}");
+        reports.push(report.text().to_owned());
+    }
+}
+
+/// A file of format 1 with a piece of its header replaced and `front` before its payload, lengths and checksum made right.
+fn edited(bytes: &[u8], from: &str, to: &str, front: &[u8]) -> Vec<u8> {
+    let (text, payload) = bytes[24..].split_at(u32::from_le_bytes(*bytes[8..].first_chunk().unwrap()) as usize);
+    let text = std::str::from_utf8(text).unwrap();
+    assert_eq!(text.matches(from).count(), 1, "{from}");
+    let (text, payload) = (text.replace(from, to), [front, payload].concat());
+    let mut edited = bytes[..8].to_vec();
+    edited.extend((text.len() as u32).to_le_bytes());
+    edited.extend((payload.len() as u64).to_le_bytes());
+    edited.extend(checksum(&[&payload]).to_le_bytes());
+    edited.extend(text.into_bytes());
+    edited.extend(payload);
+    edited
 }
