@@ -1,5 +1,5 @@
 //! Seconds that one more byte behind 255 takes a dormouse model of the size `small`: with everything computed again, with what changed computed again, and with nothing of it. Run by
-//! `cargo xtask bench`; prints three numbers.
+//! `cargo xtask bench`; prints three numbers. With a path it writes a model there instead, of all the parts of `nano` but as small as an emulated chip has memory for.
 //!
 //! The weights are made, with the decay that dormouse starts its training from: how much is computed again depends on how fast the model forgets.
 
@@ -18,8 +18,26 @@ const POSITIONS: u32 = 256;
 const RUNS: usize = 3;
 
 fn main() {
-    let config = DormouseConfig::DEFAULT;
-    let bytes = file(&config);
+    match std::env::args_os().nth(1) {
+        Some(path) => std::fs::write(path, file(&CHIP)).expect("a file that can be written"),
+        None => measure(),
+    }
+}
+
+/// What the emulated chip is given.
+const CHIP: DormouseConfig = DormouseConfig {
+    d_model: 128,
+    n_heads: 4,
+    head_dim: 32,
+    d_ffn: 256,
+    rank: 24,
+    max_seq_len: 64,
+    engram_rows: 512,
+    ..DormouseConfig::DEFAULT
+};
+
+fn measure() {
+    let bytes = file(&DormouseConfig::DEFAULT);
     let model = Model::bind(&ModelFile::open(&bytes).expect("a file that was just made")).expect("a model that was just made");
     let mut seconds = [f64::INFINITY; 3];
     let mut logits: Vec<Vec<f32>> = vec![Vec::new(); 3];
@@ -49,6 +67,7 @@ fn main() {
 /// A model in format 1, with made weights.
 fn file(config: &DormouseConfig) -> Vec<u8> {
     let (mut payload, mut tables, mut state) = (Vec::new(), String::new(), 0x9e37_79b9_u32);
+    let (mut largest, mut smallest) = (0.0f32, f32::INFINITY);
     let specs: Vec<_> = (0..config.num_tensors()).filter_map(|number| config.tensor(number)).collect();
     for spec in &specs {
         writeln!(tables, "\n[[tensors]]\nname = \"{spec}\"\ndims = {:?}\noverflowed = 0", spec.dims.as_slice()).expect("memory");
@@ -65,13 +84,18 @@ fn file(config: &DormouseConfig) -> Vec<u8> {
                 Role::IterEmbed => 0.3 * drawn,
                 _ => drawn * scale,
             };
+            largest = largest.max(value.abs());
+            smallest = if value == 0.0 { smallest } else { smallest.min(value.abs()) };
             payload.extend(f32::to_le_bytes(value));
         }
     }
+    let DormouseConfig { d_model, n_heads, head_dim, d_ffn, rank, max_seq_len, engram_rows, .. } = config;
     let header = format!(
-        "format = 1\ndtype = \"f32\"\nsource = \"made@step0\"\nstep = 0\nnum_params = {}\nnum_tensors = {}\nflushed = 0\nmax_abs = 1.5\nmin_nonzero_abs = 1.0\nconfig = \"\"\"\nuse_byteflow = false\n\"\"\"\n{tables}",
+        "format = 1\ndtype = \"f32\"\nsource = \"made@step0\"\nstep = 0\nnum_params = {}\nnum_tensors = {}\nflushed = 0\nmax_abs = {:?}\nmin_nonzero_abs = {:?}\nconfig = \"\"\"\nd_model = {d_model}\nn_heads = {n_heads}\nhead_dim = {head_dim}\nd_ffn = {d_ffn}\nmax_seq_len = {max_seq_len}\nrank = {rank}\nengram_rows = {engram_rows}\nuse_byteflow = false\n\"\"\"\n{tables}",
         payload.len() / 4,
-        specs.len()
+        specs.len(),
+        f64::from(largest),
+        f64::from(smallest)
     );
     let mut bytes = b"DMEXPRT\x01".to_vec();
     bytes.extend((header.len() as u32).to_le_bytes());

@@ -6,7 +6,7 @@ use crate::elf::Firmware;
 use crate::emulator::{self, Load};
 use crate::failure::{Failure, Outcome};
 use crate::models::{self, Source};
-use crate::{paths, process, qemu};
+use crate::{made, paths, process, qemu};
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,8 @@ weights and of keys and values, and compares them bit by bit. The model file is 
 there; `shifted` means that it lies at an odd address. A board without room for that has the model in its firmware. Single sums,
 products and the like of 200,000 pairs of numbers come first. Fails when a bit differs.
 
-On an386 the built-in model then runs once more with matrices in RAM (the option `ram` of include_model!).
+On an386 the built-in model then runs once more with matrices in RAM (the option `ram` of include_model!), and a made model of
+dormouse, decoded exactly.
 
 The whole context is compared on an386; on the other boards that of one model in integer weights and of the tiny model, and
 of the rest the first positions: 32 where there is a floating-point unit, 4 where floats are computed by subroutines.
@@ -52,6 +53,9 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let mut equal = Vec::new();
     for board in board::named(words)? {
         equal.extend(check(board, models::ALL, full)?);
+        if board.name == made::BOARD {
+            equal.extend(check_dormouse(board)?);
+        }
     }
     if flags.iter().any(|flag| flag == "--write") { table::write(&equal) } else { Ok(()) }
 }
@@ -156,6 +160,20 @@ fn check_hot_weights(board: &Board) -> Outcome {
     println!("{:<30}{:<20}{placed:>9}  bytes in .data", "weights in RAM", board.name);
     let case = Case { source, dtype, kv: "f16", shift: 0, positions: source.positions, model, elf, built_in: true };
     if compare(board, &case)? { Ok(()) } else { Err(Failure::found_wrong(format!("{}: weights in RAM change the bits", board.name))) }
+}
+
+/// A made dormouse model, decoded exactly by firmware that reads such files.
+fn check_dormouse(board: &Board) -> Outcome<Vec<table::Equal>> {
+    let (source, elf, mut equal) = (models::DORMOUSE, made::firmware(board)?, Vec::new());
+    for dtype in made::TYPES {
+        let model = made::export(dtype)?;
+        let case = Case { source, dtype, kv: "f32", shift: 0, positions: source.positions, model, elf: elf.clone(), built_in: false };
+        if !compare(board, &case)? {
+            return Err(Failure::found_wrong(format!("{}: the dormouse model differs from the host", board.name)));
+        }
+        equal.extend(table::Equal::of(board, &case));
+    }
+    Ok(equal)
 }
 
 /// How many positions tell enough: the long texts are those for which integers were made.

@@ -8,6 +8,7 @@ mod demo;
 mod elf;
 mod emulator;
 mod failure;
+mod made;
 mod models;
 mod new_firmware;
 mod paths;

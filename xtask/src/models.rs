@@ -12,8 +12,8 @@ pub(crate) struct Source {
     /// The name in file names and ids of rows.
     pub(crate) name: &'static str,
     /// The checkpoint, from the repository's root.
-    checkpoint: &'static str,
-    /// The tokenizer: a file from the repository's root, or `bytes`.
+    pub(crate) checkpoint: &'static str,
+    /// The tokenizer: a file from the repository's root, or `bytes`; empty where the architecture has none.
     tokenizer: &'static str,
     /// More words for the export.
     more: &'static [&'static str],
@@ -58,7 +58,18 @@ pub(crate) const STORIES260K: Source = Source {
     parameters: 260_032,
 };
 
-/// Every model.
+/// A dormouse model with made weights, all the parts of `nano` in a tenth of its size. Only firmware with the feature `dormouse` reads it.
+pub(crate) const DORMOUSE: Source = Source {
+    name: "dormouse",
+    checkpoint: "target/models/dormouse.made.dmexp",
+    tokenizer: "",
+    more: &["--format", "2"],
+    first_token: 0,
+    positions: 32,
+    parameters: 287_333,
+};
+
+/// Every model that all firmware takes.
 pub(crate) const ALL: &[Source] = &[STORY, TINY, STORIES260K];
 
 impl Source {
@@ -83,8 +94,9 @@ impl Source {
     /// The words of the export, as a user types them after `dmexp`.
     pub(crate) fn export_words(&self, dtype: &str, file: &Path) -> Vec<String> {
         let shown = file.strip_prefix(paths::root()).unwrap_or(file).display().to_string();
-        let words = ["export", "run", "--checkpoint", self.checkpoint, "--tokenizer", self.tokenizer, "--dtype", dtype, "--out", &shown];
-        words.iter().chain(self.more).map(|word| (*word).to_owned()).collect()
+        let words = ["export", "run", "--checkpoint", self.checkpoint, "--dtype", dtype, "--out", &shown];
+        let tokenizer = if self.tokenizer.is_empty() { &[][..] } else { &["--tokenizer", self.tokenizer] };
+        words.iter().chain(tokenizer).chain(self.more).map(|word| (*word).to_owned()).collect()
     }
 }
 

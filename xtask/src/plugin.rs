@@ -58,6 +58,11 @@ pub(crate) struct CountedRun {
 
 /// Runs a firmware under the plugin, with or without the profile by symbol.
 pub(crate) fn run(board: &Board, elf: &Path, arguments: &[String], limit: Duration, profile: bool) -> Outcome<CountedRun> {
+    run_with(board, elf, emulator::Options { arguments, ..Default::default() }, limit, profile)
+}
+
+/// The same with other options, such as a file in the board's memory.
+pub(crate) fn run_with(board: &Board, elf: &Path, options: emulator::Options<'_>, limit: Duration, profile: bool) -> Outcome<CountedRun> {
     let program = setup::emulator(board.emulator)?;
     setup::require_plugins(&program)?;
     let library = build(&program)?;
@@ -71,7 +76,7 @@ pub(crate) fn run(board: &Board, elf: &Path, arguments: &[String], limit: Durati
     if profile {
         plugin.push(",profile=on");
     }
-    let options = emulator::Options { arguments, plugin: Some(plugin), ..Default::default() };
+    let options = emulator::Options { plugin: Some(plugin), ..options };
     let written = emulator::run(board, elf, limit, &options);
     let text = std::fs::read_to_string(&report_path);
     // Gone already when QEMU did not start.

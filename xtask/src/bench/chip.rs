@@ -3,10 +3,10 @@
 use super::{Measurement, RowSpec};
 use crate::board::{self, Board, Floats};
 use crate::elf::Firmware;
-use crate::emulator;
+use crate::emulator::{self, Load};
 use crate::failure::{Failure, Outcome};
 use crate::models::{self, Source};
-use crate::{plugin, qemu};
+use crate::{made, plugin, qemu};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,6 +38,9 @@ pub(crate) fn measurements() -> Vec<Measurement> {
         }
         if board.load_address.is_some() {
             all.extend(["q8", "q4"].map(|dtype| kernels(board, dtype)));
+        }
+        if board.name == made::BOARD {
+            all.extend(made::TYPES.map(|dtype| dormouse_steps(board, dtype)));
         }
     }
     all
@@ -284,6 +287,25 @@ fn steps(board: &'static Board, source: Source, (dtype, kv): (&'static str, &'st
             values.push(sum.cycles as f64 / counted);
         }
         Ok(values)
+    };
+    Measurement { rows, measure: Box::new(measure) }
+}
+
+/// What a byte of the made dormouse model executes, decoded exactly, mean over the positions; and the stack that it took.
+fn dormouse_steps(board: &'static Board, dtype: &'static str) -> Measurement {
+    let name = |figure: &str| format!("{}/{dtype}/{figure}", models::DORMOUSE.name);
+    let rows = vec![row(board, &name("instructions_per_byte"), "instructions"), row(board, &name("stack_peak_bytes"), "bytes")];
+    let measure = move || {
+        let (elf, file) = (made::firmware(board)?, made::export(dtype)?);
+        let len = std::fs::metadata(&file).map_err(|error| Failure::cannot_run(format!("{}: {error}", file.display())))?.len();
+        let words: Vec<String> = format!("file 0 {len} bench f32 {POSITIONS}").split(' ').map(str::to_owned).collect();
+        let options = emulator::Options { arguments: &words, load: Some(Load { file, shift: 0 }), ..Default::default() };
+        let run = plugin::run_with(board, &elf, options, LIMIT, false)?;
+        let counted = run.report.regions.len() as f64;
+        if counted != f64::from(POSITIONS) {
+            return Err(Failure::found_wrong(format!("the plugin saw {counted} counted steps, not {POSITIONS}")));
+        }
+        Ok(vec![run.report.sum().instructions as f64 / counted, figure(&run.written, "stack_peak_bytes")?])
     };
     Measurement { rows, measure: Box::new(measure) }
 }

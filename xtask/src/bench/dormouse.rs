@@ -2,7 +2,7 @@
 
 use super::{Measurement, RowSpec};
 use crate::failure::{Failure, Outcome};
-use crate::{paths, process};
+use crate::{made, process};
 use std::process::Command;
 
 /// Every measurement of dormouse models.
@@ -14,11 +14,7 @@ pub(crate) fn measurements() -> Vec<Measurement> {
 }
 
 fn measure() -> Outcome<Vec<f64>> {
-    let mut build = process::cargo();
-    build.current_dir(paths::root());
-    build.args(["build", "--release", "--locked", "--quiet", "--package", "dmexp-tools", "--example", "dormouse_speed"]);
-    let program = process::built(&mut build, "dormouse_speed")?;
-    let printed = process::capture(&mut Command::new(program))?;
+    let printed = process::capture(&mut Command::new(made::program()?))?;
     let seconds: Vec<f64> = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [full, exact, fast] = seconds[..] else { return Err(Failure::cannot_run("dormouse_speed prints three numbers")) };
     Ok(vec![1e3 * full, 1e3 * exact, 1e3 * fast, full / exact])
