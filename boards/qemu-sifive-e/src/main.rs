@@ -1,4 +1,4 @@
-//! Firmware for QEMU's sifive_e (RV32IMAC): its serial port and its memory; the rest is the application. Run by `cargo xtask qemu sifive_e`.
+//! Firmware for QEMU's `sifive_e` (RV32IMAC): its serial port and its memory; the rest is the application. Run by `cargo xtask qemu sifive_e`.
 
 #![no_std]
 #![no_main]
