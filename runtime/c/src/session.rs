@@ -64,7 +64,7 @@ pub(crate) unsafe fn session<'a>(session: *mut DmexpSession) -> Result<&'a mut S
     unsafe { Held::at_mut(session, SESSION_MARK) }
 }
 
-/// Makes a session of `model` in `arena`, `arena_len` bytes at an address that is a multiple of 4 ([`dmexp_arena_len`] says how many there must be). What the arena held does not matter.
+/// Makes a session of `model` in `arena`, `arena_len` bytes at an address that is a multiple of 4 (`dmexp_arena_len` says how many there must be). What the arena held does not matter.
 /// `sampling` may be null.
 ///
 /// # Safety
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn dmexp_session_new(
     told(make())
 }
 
-/// [`dmexp_session_new`] with memory in two pieces, for chips whose RAM is split: keys and values in `kv`, everything else in `work` ([`dmexp_bank_lens`] says how much).
+/// [`dmexp_session_new`] with memory in two pieces, for chips whose RAM is split: keys and values in `kv`, everything else in `work` (`dmexp_bank_lens` says how much).
 ///
 /// # Safety
 /// That of [`dmexp_session_new`], for both pieces.
