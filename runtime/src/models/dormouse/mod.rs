@@ -1,6 +1,6 @@
 //! The dormouse byte model: a loop over one block, whose attention is a delta-rule recurrence that goes on from one iteration to the next.
 //!
-//! Read it in this order: where the weights are (here), what a session keeps ([`state`]), which positions are computed when ([`decode`]), one iteration at one position ([`block`]) and its
+//! Read it in this order: where the weights are (here), what a session keeps (`state`), which positions are computed when (`decode`), one iteration at one position (`block`) and its
 //! arms. The arithmetic is that of docs/format/arithmetic.md; where dormouse leaves an order open, docs/dormouse.md says which one is taken here.
 
 mod act_quant;
