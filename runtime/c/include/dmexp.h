@@ -264,7 +264,7 @@ DmexpError dmexp_reset(DmexpSession *session);
 DmexpError dmexp_step(DmexpSession *session, DmexpStep *step);
 
 /* Continues the prompt (len bytes, which may be none where something is known already) by at most max_tokens tokens and gives the new text to write, whole characters at a time.
- * generated may be null.
+ * generated may be null. Where write takes no more, the code is DMEXP_CODE_OUTPUT, and the session has gone on as far as it came: it can be continued behind the text that was not taken.
  *
  * What the caller answers for:
  * session points to memory of its type, prompt to len bytes, generated is null or points to memory of its type; write may be called with write_context. */

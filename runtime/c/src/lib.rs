@@ -1,6 +1,7 @@
 //! The C interface: `include/dmexp.h` is made of this crate. No heap, no standard library; models and sessions live in memory that the caller gives.
 //!
-//! All functions that can fail return a [`DmexpError`] whose code is [`DmexpCode::Ok`] where they did what they were asked; after any other nothing was changed that the caller can see.
+//! All functions that can fail return a [`DmexpError`] whose code is [`DmexpCode::Ok`] where they did what they were asked; after any other nothing was changed
+//! that the caller can see, but by [`dmexp_generate`], whose session may have gone on.
 //! No function may be called for one session from two threads at once.
 
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -112,6 +113,11 @@ unsafe fn words<'a>(start: *mut core::ffi::c_void, len: usize) -> Result<&'a mut
     aligned(start)?;
     // SAFETY: not null and aligned; every bit pattern is a number; the rest is the caller's word.
     Ok(unsafe { core::slice::from_raw_parts_mut(start, len / size_of::<u32>()) })
+}
+
+/// Refuses an address that is neither null nor a multiple of what `T` wants: before anything is done whose outcome goes there.
+fn aligned_or_null<T>(place: *const T) -> Result<(), DmexpError> {
+    if place.is_null() { Ok(()) } else { aligned(place) }
 }
 
 /// Writes `value` where the caller wants it, if anywhere.

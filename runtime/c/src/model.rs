@@ -1,6 +1,6 @@
 //! Opening a file, and what a session of it needs.
 
-use crate::{DmexpCode, DmexpError, Held, give, slice, told};
+use crate::{DmexpCode, DmexpError, Held, aligned, give, slice, told};
 use core::ffi::c_void;
 use dmexp::Model;
 use dmexp::format::KvDType;
@@ -96,8 +96,14 @@ pub unsafe extern "C" fn dmexp_set_kv(model: *mut DmexpModel, kv: u32) -> DmexpE
 /// `model` points to memory of its type; `len` to a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmexp_arena_len(model: *const DmexpModel, len: *mut usize) -> DmexpError {
-    // SAFETY: by the caller's word.
-    told(unsafe { self::model(model) }.and_then(|model| unsafe { give(len, model.arena_len()?) }))
+    let give_len = || {
+        aligned(len)?;
+        // SAFETY: by the caller's word.
+        let needed = unsafe { self::model(model) }?.arena_len()?;
+        // SAFETY: by the caller's word.
+        unsafe { give(len, needed) }
+    };
+    told(give_len())
 }
 
 /// Bytes that a session of the model needs where its memory is given in two banks: for keys and values, and for everything else.
@@ -107,6 +113,8 @@ pub unsafe extern "C" fn dmexp_arena_len(model: *const DmexpModel, len: *mut usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmexp_bank_lens(model: *const DmexpModel, kv: *mut usize, work: *mut usize) -> DmexpError {
     let lens = || {
+        aligned(kv)?;
+        aligned(work)?;
         // SAFETY: by the caller's word.
         let (kv_len, work_len) = unsafe { self::model(model) }?.bank_lens()?;
         // SAFETY: by the caller's word.

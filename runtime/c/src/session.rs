@@ -1,7 +1,7 @@
 //! Sessions in memory of the caller's: tokens in, logits out.
 
 use crate::model::{DmexpModel, model};
-use crate::{DmexpCode, DmexpError, Held, give, slice, told, words};
+use crate::{DmexpCode, DmexpError, Held, aligned, aligned_or_null, give, slice, told, words};
 use core::ffi::{c_char, c_void};
 use dmexp::sampler::Settings;
 use dmexp::{Sampler, Session};
@@ -121,6 +121,7 @@ pub unsafe extern "C" fn dmexp_session_new_in_banks(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmexp_prompt(session: *mut DmexpSession, text: *const c_char, len: usize, added: *mut u32) -> DmexpError {
     let prompt = || {
+        aligned_or_null(added)?;
         // SAFETY: by the caller's word.
         let (session, text) = unsafe { (self::session(session)?, slice(text.cast(), len)?) };
         let count = session.prompt(text)?;
@@ -151,6 +152,8 @@ pub unsafe extern "C" fn dmexp_push_tokens(session: *mut DmexpSession, tokens: *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmexp_logits(session: *mut DmexpSession, logits: *mut *const f32, count: *mut usize) -> DmexpError {
     let compute = || {
+        aligned(logits)?;
+        aligned_or_null(count)?;
         // SAFETY: by the caller's word, here and below.
         let found = unsafe { self::session(session) }?.logits()?;
         // SAFETY: the same.

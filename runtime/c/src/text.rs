@@ -1,7 +1,7 @@
 //! Text: one step a call, or streamed to a callback.
 
 use crate::session::{DmexpSession, session};
-use crate::{DmexpError, give, slice, told};
+use crate::{DmexpError, aligned, aligned_or_null, give, slice, told};
 use core::ffi::{c_char, c_void};
 use dmexp::format::Error;
 use dmexp::{Step, StopReason};
@@ -93,6 +93,7 @@ fn reason(stop: StopReason) -> DmexpReason {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmexp_step(session: *mut DmexpSession, step: *mut DmexpStep) -> DmexpError {
     let make = || {
+        aligned(step)?;
         // SAFETY: by the caller's word.
         let session = unsafe { self::session(session) }?;
         let mut done = DmexpStep { kind: DmexpKind::Stop, reason: DmexpReason::None, token: 0, text: c"".as_ptr(), text_len: 0 };
@@ -157,7 +158,7 @@ impl Write for Callback {
 }
 
 /// Continues the prompt (`len` bytes, which may be none where something is known already) by at most `max_tokens` tokens and gives the new text to `write`, whole characters at a time.
-/// `generated` may be null.
+/// `generated` may be null. Where `write` takes no more, the code is `DMEXP_CODE_OUTPUT`, and the session has gone on as far as it came: it can be continued behind the text that was not taken.
 ///
 /// # Safety
 /// `session` points to memory of its type, `prompt` to `len` bytes, `generated` is null or points to memory of its type; `write` may be called with `write_context`.
@@ -172,6 +173,7 @@ pub unsafe extern "C" fn dmexp_generate(
     generated: *mut DmexpGenerated,
 ) -> DmexpError {
     let run = || {
+        aligned_or_null(generated)?;
         // SAFETY: by the caller's word.
         let (session, prompt) = unsafe { (self::session(session)?, slice(prompt.cast::<u8>(), len)?) };
         let Some(write) = write else { return Err(DmexpError::of(crate::DmexpCode::Null)) };

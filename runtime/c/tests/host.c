@@ -64,6 +64,50 @@ static void wrong_floats(const DmexpModel *model, void *arena, size_t arena_len)
 #endif
 }
 
+/* Outcomes that have no place to go are refused before anything is done. */
+static void wrong_places(const DmexpModel *model, void *arena, size_t arena_len) {
+    static const char text[] = "Once";
+    static DmexpSession session;
+    union {
+        unsigned char bytes[sizeof(DmexpStep) + 8];
+        uint64_t aligned;
+    } memory;
+    void *odd = memory.bytes + 1;
+    size_t kv = 7, work = 7;
+    EXPECT(dmexp_arena_len(model, NULL).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_arena_len(model, odd).code == DMEXP_CODE_ALIGNMENT);
+    EXPECT(dmexp_bank_lens(model, &kv, NULL).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_bank_lens(model, NULL, &work).code == DMEXP_CODE_NULL);
+    EXPECT(kv == 7 && work == 7);
+    EXPECT(dmexp_session_new(NULL, model, arena, arena_len, NULL).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_session_new(odd, model, arena, arena_len, NULL).code == DMEXP_CODE_ALIGNMENT);
+    EXPECT(dmexp_session_new(&session, model, NULL, arena_len, NULL).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_session_new(&session, model, NULL, 0, NULL).code == DMEXP_CODE_ARENA_TOO_SMALL);
+    EXPECT(dmexp_prompt(&session, text, 4, NULL).code == DMEXP_CODE_NOT_MADE);
+
+    DmexpStep step;
+    const float *logits;
+    DONE(dmexp_session_new(&session, model, arena, arena_len, NULL));
+    EXPECT(dmexp_prompt(&session, text, 4, odd).code == DMEXP_CODE_ALIGNMENT);
+    EXPECT(dmexp_prompt(&session, NULL, 4, NULL).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_generate(&session, text, 4, 1, print, stdout, odd).code == DMEXP_CODE_ALIGNMENT);
+    EXPECT(dmexp_generate(&session, text, 4, 1, NULL, NULL, NULL).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_step(&session, &step).code == DMEXP_CODE_NO_PROMPT);
+    DONE(dmexp_prompt(&session, text, 4, NULL));
+    EXPECT(dmexp_step(&session, NULL).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_step(&session, odd).code == DMEXP_CODE_ALIGNMENT);
+    EXPECT(dmexp_logits(&session, NULL, NULL).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_logits(&session, odd, NULL).code == DMEXP_CODE_ALIGNMENT);
+    EXPECT(dmexp_logits(&session, &logits, odd).code == DMEXP_CODE_ALIGNMENT);
+    EXPECT(dmexp_position(&session) == 0);
+
+    /* A callback that takes no more ends a text; the session can go on. */
+    EXPECT(dmexp_generate(&session, NULL, 0, 9, refuse, NULL, NULL).code == DMEXP_CODE_OUTPUT);
+    EXPECT(dmexp_position(&session) > 0);
+    DONE(dmexp_step(&session, &step));
+    EXPECT(step.kind == DMEXP_KIND_TOKEN);
+}
+
 int main(int count, char **words) {
     static const char prompt[] = "Once upon a time";
     static DmexpModel model;
@@ -102,6 +146,8 @@ int main(int count, char **words) {
     EXPECT(error.code == DMEXP_CODE_KV_BANK_TOO_SMALL && error.allowed == kv_len);
     error = dmexp_session_new_in_banks(&session, &model, arena, kv_len, arena + kv_len, work_len - 4, NULL);
     EXPECT(error.code == DMEXP_CODE_WORK_BANK_TOO_SMALL && error.allowed == work_len);
+
+    wrong_places(&model, arena, arena_len);
 
     /* The file's golden vectors, then a story, in one piece of memory and step by step in two. */
     DONE(dmexp_self_test(bytes, len, arena, arena_len));
