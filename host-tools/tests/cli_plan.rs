@@ -55,7 +55,11 @@ fn boards_are_ranked_and_wrong_requests_refused() {
     let fits: Vec<bool> = all.as_array().unwrap().iter().map(|plan| plan["fits"].as_bool().unwrap()).collect();
     assert!(fits.len() > 10 && fits.is_sorted_by(|a, b| a >= b) && fits.contains(&false), "{fits:?}");
     assert!(line(folder.path(), "plan made.dmexp --all").ok().text().contains("rp2040"));
-    line(folder.path(), "plan made.dmexp --board pico").refused(2, &["the boards are: rp2040"]);
+    let kit = line(folder.path(), "plan made.dmexp --board pico --json").json();
+    assert_eq!((&kit["board"], kit["flash"]["model_room"].as_u64().unwrap() < 2 << 20), (&"rp2040".into(), true), "{kit}");
+    let text = line(folder.path(), "plan made.dmexp --board nrf52840").ok();
+    assert!(text.text().contains("MB/s at most") && text.text().contains("assumed"), "{}", text.text());
+    line(folder.path(), "plan made.dmexp --board pica").refused(2, &["the boards are: rp2040"]);
     line(folder.path(), "plan made.dmexp").refused(2, &["--board"]);
     line(folder.path(), "plan made.dmexp --board rp2040 --context 2001").refused(1, &["made.dmexp", "2001", "2000"]);
     line(folder.path(), "plan made.bin --board rp2040").refused(1, &["dmexp export run"]);

@@ -97,8 +97,14 @@ pub(crate) fn run(command: &Firmware) -> Outcome {
         ("context", format!("{} positions, keys and values in {}", fit.context, asked.kv)),
     ];
     facts(&mut text, &rows)?;
-    writeln!(text, "next:\n  cd {}\n  {}", out.display(), board.next())?;
+    writeln!(text, "next:\n  cd {}\n  {}", word(&out.to_string_lossy()), board.next())?;
     Ok(())
+}
+
+/// A word as a shell takes it.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/.-_+,:@\\".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// The boards.
@@ -113,4 +119,16 @@ fn list(as_json: bool) -> Outcome {
     let rows = firmware::ALL.iter().map(|board| [board.name, board.target, board.title].map(str::to_owned));
     writeln!(io::stdout(), "{}", table(["board", "target", ""], &[], rows))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::word;
+
+    #[test]
+    fn folders_are_named_as_a_shell_takes_them() {
+        assert_eq!(word("../an386-firmware"), "../an386-firmware");
+        assert_eq!(word("my board"), "'my board'");
+        assert_eq!(word("it's $HOME"), r"'it'\''s $HOME'");
+    }
 }

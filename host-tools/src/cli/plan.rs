@@ -90,7 +90,8 @@ fn rank(one: &Plan, other: &Plan) -> Ordering {
 const METHOD: &str = "\
 Model and RAM: as the firmware links them. Code: of this project's firmware in this type, by `cargo xtask size`. Speed: instructions a weight that were counted on an emulator
 in the steps of our story model (docs/plan.md), 1 to 2 cycles each, or by the manual's table of cycles for a Cortex-M4F; best and worst case of reading the flash at the same time or in
-between. For the beginning of a text: attention adds to every later position. Not measured on the boards themselves.";
+between. For the beginning of a text: attention adds to every later position. What flash gives comes from manuals and, where --board says so, from assumptions. Nothing was measured on the boards
+themselves.";
 
 /// "12 to 20 tokens/s".
 fn rate(speed: &Speed) -> String {
@@ -170,6 +171,9 @@ fn print(file: &str, facts: &Facts, plan: &Plan) -> io::Result<()> {
     rows.push(("context", largest));
     super::output::facts(&mut out, &rows)?;
     writeln!(out, "{METHOD}")?;
+    if board.bandwidth > 0 {
+        writeln!(out, "Flash of {}: {:.1} MB/s at most: {}.", board.name, board.bandwidth as f64 / 1e6, board.bandwidth_from)?;
+    }
     out.flush()
 }
 
@@ -227,7 +231,7 @@ fn as_json(facts: &Facts, plan: &Plan) -> Value {
             "code_bytes": plan.code,
             "code_of": plan.code_set,
             "code_room": board.code,
-            "model_room": if board.model > 0 { board.model } else { board.code },
+            "model_room": plan.model_room,
         },
         "ram": {
             "arena_bytes": layout.total_bytes,
@@ -248,6 +252,8 @@ fn as_json(facts: &Facts, plan: &Plan) -> Value {
             "cycles_by_table": speed.by_table,
             "bytes_per_token": facts.bytes_per_token(),
             "flash_seconds_per_token": speed.flash_seconds,
+            "flash_bytes_per_s": (board.bandwidth > 0).then_some(board.bandwidth),
+            "flash_bytes_per_s_from": Some(board.bandwidth_from).filter(|from| !from.is_empty()),
         })),
     })
 }

@@ -1,5 +1,7 @@
 //! The boards that `dmexp new firmware` knows, with what their projects are made of. Where it can, that is what the repository's own boards are built from.
 
+use dmexp_format::host::boards::KITS;
+
 /// A board for which a project can be written.
 #[derive(Debug)]
 pub struct Board {
@@ -16,9 +18,10 @@ pub struct Board {
 }
 
 impl Board {
-    /// The board of this name.
+    /// The board of this name, or with the chip of this name.
     pub fn find(name: &str) -> Option<&'static Self> {
-        ALL.iter().find(|board| board.name == name)
+        let kit = KITS.iter().find(|(chip, _)| *chip == name).map_or(name, |(_, kit)| kit);
+        ALL.iter().find(|board| board.name == kit)
     }
 
     /// Bytes of the memory that code lies in, and the model too unless there is [`Self::model_room`].

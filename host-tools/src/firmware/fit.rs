@@ -2,14 +2,17 @@
 
 use super::Board;
 use crate::error::{Class, Error, Result};
+use crate::plan::Facts;
 use dmexp_format::KvDType;
-use dmexp_format::arch::llama::LlamaConfig;
 use dmexp_format::layout::LlamaLayout;
 
-/// Bytes of flash that are kept for code: more than the largest firmware of `cargo xtask size` has, and what a user adds to it.
+/// Bytes of flash that are kept for drivers and for what a user adds, beside the code of our own firmware for such a model.
+const OWN_CODE: u64 = 32_000;
+
+/// Bytes of flash that are kept for code where that of our own firmware was not measured.
 const CODE: u64 = 96_000;
 
-/// Bytes of RAM that are kept for the stack and small statics: the deepest stack of `cargo xtask bench` is 3,400.
+/// Bytes of RAM that are kept for the stack and small statics: more than `dmexp plan` keeps, which counts nothing but our own.
 pub const STACK: u64 = 5_000;
 
 /// What a model takes of a board.
@@ -27,11 +30,14 @@ pub struct Fit {
 ///
 /// # Errors
 /// [`Class::Request`] where the board has less, with what would fit.
-pub(super) fn fit(board: &Board, model: u64, config: &LlamaConfig, context: u32, kv: KvDType) -> Result<Fit> {
-    let room = board.model_room().unwrap_or(board.flash().saturating_sub(CODE));
+pub(super) fn fit(board: &Board, facts: &Facts, context: u32, kv: KvDType) -> Result<Fit> {
+    let (model, config) = (facts.model_bytes, &facts.config);
+    let code = facts.code_on(board.name).map_or(CODE, |code| code + OWN_CODE);
+    let room = board.model_room().unwrap_or(board.flash().saturating_sub(code));
     if model > room {
-        let what = format!("the model takes {model} bytes, and {} has {room} bytes for it, {CODE} kept for code", board.name);
-        return Err(Error::new(Class::Request, what).advise("export it with --dtype q8 or q4, or choose a larger board (--list)"));
+        let kept = if board.model_room().is_some() { String::new() } else { format!(", {code} kept for code") };
+        let what = format!("the model takes {model} bytes, and {} has {room} bytes for it{kept}", board.name);
+        return Err(Error::new(Class::Request, what).advise(facts.smaller(room)));
     }
     let arena = |context, kv| LlamaLayout::new(config, context, kv).map(|layout| layout.total_bytes as u64);
     let needed = arena(context, kv).map_err(|error| Error::new(Class::Request, error.to_string()))?;

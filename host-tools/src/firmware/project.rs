@@ -5,6 +5,7 @@ use super::fit::{Fit, fit};
 use crate::decode::Loaded;
 use crate::error::{Class, Error, Result};
 use crate::folder::FolderTarget;
+use crate::plan::Facts;
 use dmexp_format::KvDType;
 use dmexp_format::arch::Architecture;
 use dmexp_format::host;
@@ -101,9 +102,9 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Fit> {
         let what = "carries no tokenizer, so firmware could neither read a prompt nor write text";
         return Err(Error::new(Class::Request, what).advise("export it with --tokenizer, as format 2").in_file(request.model));
     }
-    let config = &file.llama_config().map_err(|error| loaded.explain(error))?;
-    let context = request.context.unwrap_or(config.max_seq_len);
-    let fit = fit(request.board, file.payload().len() as u64, config, context, request.kv).map_err(|error| error.in_file(request.model))?;
+    let facts_of_model = Facts::of(&loaded)?;
+    let context = request.context.unwrap_or(facts_of_model.config.max_seq_len);
+    let fit = fit(request.board, &facts_of_model, context, request.kv).map_err(|error| error.in_file(request.model))?;
     let mut dtypes: Vec<_> =
         file.tensors().filter(|tensor| tensor.view.dims().rank() > 1).map(|tensor| tensor.view.dtype().name()).collect();
     dtypes.sort_unstable();

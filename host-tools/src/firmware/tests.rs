@@ -5,7 +5,7 @@ use super::*;
 use crate::error::Class;
 use crate::export::Options;
 use crate::export::tests::{Shape, export, open, tokenizer};
-use dmexp_format::arch::llama::LlamaConfig;
+use crate::plan::Facts;
 use dmexp_format::{DType, KvDType};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,22 +72,47 @@ fn memories_are_as_large_as_the_linker_scripts_say() {
 
 #[test]
 fn what_has_no_room_is_refused_with_what_would_fit() {
-    let config = LlamaConfig {
-        max_seq_len: 4000,
-        ..crate::decode::Loaded::open(&model(&TempDir::new().unwrap(), true)).unwrap().file().unwrap().llama_config().unwrap()
-    };
-    let refused = |name: &str, bytes, context, kv| fit(board(name), bytes, &config, context, kv).unwrap_err();
-    let error = refused("lm3s6965evb", 20_000, 4000, KvDType::F16);
+    let mut facts = Facts::of(&crate::decode::Loaded::open(&model(&TempDir::new().unwrap(), true)).unwrap()).unwrap();
+    let refused = |facts: &Facts, name: &str, context, kv| fit(board(name), facts, context, kv).unwrap_err();
+    let error = refused(&facts, "lm3s6965evb", 4000, KvDType::F16);
     assert_eq!(error.class(), Class::Request);
     let text = error.to_string();
     // What it names fits, and one position more does not.
     let most: u32 = text.split("--context ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-    assert_eq!(fit(board("lm3s6965evb"), 20_000, &config, most, KvDType::F16).unwrap().context, most, "{text}");
-    refused("lm3s6965evb", 20_000, most + 1, KvDType::F16);
+    assert_eq!(fit(board("lm3s6965evb"), &facts, most, KvDType::F16).unwrap().context, most, "{text}");
+    refused(&facts, "lm3s6965evb", most + 1, KvDType::F16);
     assert!(text.contains("--kv q8"), "{text}");
-    let error = refused("microbit", 200_000, 64, KvDType::F16).to_string();
-    assert!(error.contains("takes 200000 bytes") && error.contains("--dtype q8"), "{error}");
-    assert!(refused("an386", 20_000, 0, KvDType::F16).to_string().contains("context"));
+    assert!(refused(&facts, "an386", 0, KvDType::F16).to_string().contains("context"));
+    // Both sides of a model that is too large are named.
+    facts.model_bytes = 250_000;
+    let error = refused(&facts, "microbit", 64, KvDType::F16).to_string();
+    assert!(error.contains("takes 250000 bytes") && error.contains("kept for code"), "{error}");
+}
+
+#[test]
+fn a_model_too_large_is_refused_with_the_type_that_fits_and_kept_where_the_plan_says_that_it_fits() {
+    let large = Shape { dim: 64, hidden_dim: 172, n_layers: 5, n_heads: 8, n_kv_heads: 4, vocab_size: 512, tied: true, max_seq_len: 64 };
+    let folder = TempDir::new().unwrap();
+    let facts = |dtype: DType| {
+        let options = Options { dtype, golden: false, ..Options::new(folder.path().join(format!("{dtype}.dmexp"))) };
+        Facts::of(&crate::decode::Loaded::open(&export(&open(large.random()), &options).unwrap().out).unwrap()).unwrap()
+    };
+    let fit = |dtype| fit(board("microbit"), &facts(dtype), 8, KvDType::Q8);
+    let error = fit(DType::Q8).unwrap_err().to_string();
+    assert!(error.contains("--dtype q4") && !error.contains("--dtype q8"), "{error}");
+    fit(DType::Q4).unwrap();
+}
+
+#[test]
+fn boards_are_known_by_their_chips_too_and_every_one_has_a_plan() {
+    assert_eq!(board("rp2040").name, "pico");
+    for (chip, kit) in dmexp_format::host::boards::KITS {
+        assert_eq!(board(chip).name, *kit);
+    }
+    for board in ALL {
+        let planned = dmexp_format::host::boards::Board::find(board.name).unwrap();
+        assert!(planned.code >= board.flash() && planned.banks[0].1 >= board.ram(), "{}", board.name);
+    }
 }
 
 #[test]

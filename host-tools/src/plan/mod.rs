@@ -77,6 +77,30 @@ impl Facts {
         self.matrices.iter().map(|(.., bytes)| bytes).sum()
     }
 
+    /// The set of code that runs it.
+    fn code_set(&self) -> &'static str {
+        match self.matrices.as_slice() {
+            [(dtype, ..)] => dtype.name(),
+            // The exporter keeps the embedding of a q4 model in q8.
+            [(DType::Q4, ..), (DType::Q8, ..)] | [(DType::Q8, ..), (DType::Q4, ..)] => DType::Q4.name(),
+            _ => measured::EVERY_TYPE,
+        }
+    }
+
+    /// Bytes of code of our own firmware for such a model on the board of this name, where they were measured.
+    pub(crate) fn code_on(&self, board: &str) -> Option<u64> {
+        Measured::table().code(Board::find(board)?.core, self.code_set())
+    }
+
+    /// What to do about a model that has no more than `room` bytes.
+    pub(crate) fn smaller(&self, room: u64) -> String {
+        let smaller = [DType::Bf16, DType::Q8, DType::Q4].map(|dtype| (dtype, self.bytes_in(dtype)));
+        match smaller.iter().find(|(_, bytes)| *bytes <= room) {
+            Some((dtype, bytes)) => format!("what fits: an export with --dtype {dtype}, about {bytes} bytes"),
+            None => format!("in q4 it would be about {} bytes: take a larger chip or a smaller model", self.bytes_in(DType::Q4)),
+        }
+    }
+
     /// About how many bytes the model would be with all matrices in `dtype`.
     fn bytes_in(&self, dtype: DType) -> u64 {
         let of = |(dims, is_outer): &(Dims, bool)| {
@@ -103,6 +127,8 @@ pub struct Plan {
     pub code: Option<u64>,
     /// Which firmware that was.
     pub code_set: &'static str,
+    /// Bytes of flash for the model: what the code leaves, or a memory of its own.
+    pub model_room: u64,
     /// The session's memory.
     pub layout: LlamaLayout,
     /// Where it goes; `None` where it does not fit.
@@ -140,20 +166,16 @@ impl Plan {
         let layout = LlamaLayout::new(config, context, kv)?;
         let banks = board.free();
         let placement = fit::place(&layout, &banks);
-        let code_set = match facts.matrices.as_slice() {
-            [(dtype, ..)] => dtype.name(),
-            // The exporter keeps the embedding of a q4 model in q8.
-            [(DType::Q4, ..), (DType::Q8, ..)] | [(DType::Q8, ..), (DType::Q4, ..)] => DType::Q4.name(),
-            _ => measured::EVERY_TYPE,
-        };
+        let code_set = facts.code_set();
         let code = measured.code(board.core, code_set);
         let mut refusals = Vec::new();
         if placement.is_none() {
             refusals.push(fit::refusal(config, (context, kv), &layout, &banks, board.name, &Options));
         }
-        let of_model = if board.model > 0 { board.model } else { board.code.saturating_sub(code.unwrap_or(0)) };
-        if facts.model_bytes > of_model {
-            refusals.push(flash_refusal(facts, board, of_model));
+        let model_room = if board.model > 0 { board.model } else { board.code.saturating_sub(code.unwrap_or(0)) };
+        if facts.model_bytes > model_room {
+            let (bytes, smaller) = (facts.model_bytes, facts.smaller(model_room));
+            refusals.push(format!("the model is {bytes} bytes, and {} has room for {model_room} beside the code; {smaller}", board.name));
         }
         Ok(Self {
             board,
@@ -161,6 +183,7 @@ impl Plan {
             kv,
             code,
             code_set,
+            model_room,
             layout,
             placement,
             largest_context: fit::largest_context(config, kv, &banks),
@@ -178,14 +201,5 @@ impl Plan {
     pub fn static_bytes(&self) -> u64 {
         let cells = 1 + u64::from(matches!(self.placement, Some(Placement::Two { .. })));
         self.layout.total_bytes.next_multiple_of(8) as u64 + cells * fit::CELL_BYTES
-    }
-}
-
-fn flash_refusal(facts: &Facts, board: &Board, room: u64) -> String {
-    let text = format!("the model is {} bytes, and {} has room for {room} beside the code", facts.model_bytes, board.name);
-    let smaller = [DType::Bf16, DType::Q8, DType::Q4].map(|dtype| (dtype, facts.bytes_in(dtype)));
-    match smaller.iter().find(|(_, bytes)| *bytes <= room) {
-        Some((dtype, bytes)) => text + &format!("; what fits: an export with --dtype {dtype}, about {bytes} bytes"),
-        None => text + &format!("; in q4 it would be about {} bytes: take a larger chip or a smaller model", facts.bytes_in(DType::Q4)),
     }
 }
