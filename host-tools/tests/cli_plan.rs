@@ -55,9 +55,9 @@ fn boards_are_ranked_and_wrong_requests_refused() {
     let fits: Vec<bool> = all.as_array().unwrap().iter().map(|plan| plan["fits"].as_bool().unwrap()).collect();
     assert!(fits.len() > 10 && fits.is_sorted_by(|a, b| a >= b) && fits.contains(&false), "{fits:?}");
     assert!(line(folder.path(), "plan made.dmexp --all").ok().text().contains("rp2040"));
-    let kit = line(folder.path(), "plan made.dmexp --board pico --json").json();
+    let kit = line(folder.path(), "plan made.dmexp --board pico --context 100 --json").json();
     assert_eq!((&kit["board"], kit["flash"]["model_room"].as_u64().unwrap() < 2 << 20), (&"rp2040".into(), true), "{kit}");
-    let text = line(folder.path(), "plan made.dmexp --board nrf52840").ok();
+    let text = line(folder.path(), "plan made.dmexp --board nrf52840 --context 100").ok();
     assert!(text.text().contains("MB/s at most") && text.text().contains("assumed"), "{}", text.text());
     line(folder.path(), "plan made.dmexp --board pica").refused(2, &["the boards are: rp2040"]);
     line(folder.path(), "plan made.dmexp").refused(2, &["--board"]);
