@@ -1,6 +1,6 @@
 //! `cargo xtask probe`: firmware that `dmexp compare` can ask, and the check that it finds what is wrong with a device.
 
-use crate::board::{self, Board};
+use crate::board::{self, Board, Floats};
 use crate::failure::{Failure, Outcome};
 use crate::models::{self, STORY};
 use crate::{paths, process, qemu};
@@ -15,7 +15,7 @@ Builds the firmware of BOARD (without one, of every board) with the feature `pro
 `dmexp compare --device qemu:BOARD` looks for it.
 
 Options:
-  --check          On an386 instead: compare it with the host, then with faults that are planted, each of which must be found
+  --check          Then compare them with the host, and an386 once more with faults that are planted, each of which must be found
 ";
 
 /// The feature of a board's firmware that answers `dmexp compare`.
@@ -23,10 +23,11 @@ const FEATURE: &str = "probe";
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let (flags, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == "--check");
-    if !flags.is_empty() {
-        return check(board::find("an386")?);
-    }
     for board in board::named(words)? {
+        if !flags.is_empty() {
+            check(board)?;
+            continue;
+        }
         println!("{}", firmware(board, &[FEATURE], board.name)?.display());
     }
     Ok(())
@@ -63,35 +64,44 @@ const FAULTS: &[Fault] = &[
     Fault { name: "an entry of the f16 table is off by one", plant: off_by_one },
 ];
 
-/// Compares an emulated board with the host, as it should be and with faults.
+/// The board that faults are planted on.
+const FAULTY: &str = "an386";
+
+/// Compares an emulated board with the host: with a file in its memory where it has some for that, otherwise with the model inside its firmware.
 pub(crate) fn check(board: &Board) -> Outcome {
-    let model = STORY.export("f16")?;
+    let model = board.model.export(if board.load_address.is_some() { "f16" } else { qemu::DEFAULT_DTYPE })?;
     firmware(board, &[FEATURE], board.name)?;
     let device = format!("qemu:{}", board.name);
-    let found = compare(&model, &model, &device, &[])?;
+    let short = ["--positions", "4", "--greedy", "2"];
+    let few: &[&str] = if board.floats == Floats::Software { &short } else { &[] };
+    let found = compare(&model, &model, &device, &[&["--kv", board.story_kv], few].concat())?;
     expect(&found, &[("equal", json!(true)), ("first_difference", Value::Null)])?;
     println!("{}", found["verdict"].as_str().unwrap_or_default());
+    if board.name == FAULTY { faults(board, &model, &device) } else { Ok(()) }
+}
 
+/// Compares with faults, each of which must be found where it is.
+fn faults(board: &Board, model: &Path, device: &str) -> Outcome {
     for fault in FAULTS {
-        let mut file = File::read(&model)?;
+        let mut file = File::read(model)?;
         let expected = (fault.plant)(&mut file)?;
         let path = paths::root().join("target/probe/fault.dmexp");
         std::fs::write(&path, &file.bytes).map_err(|error| Failure::cannot_run(format!("{}: {error}", path.display())))?;
-        let found = compare(&path, &model, &device, &[])?;
+        let found = compare(&path, model, device, &[])?;
         expect_difference(&found, &expected)?;
         println!("{}: {}", fault.name, found["verdict"].as_str().unwrap_or_default());
     }
 
     // Every weight is right, and the arithmetic is not.
     let elf = firmware(board, &[FEATURE, "seeded-rounding"], "seeded-rounding")?;
-    let found = compare(&model, &model, &format!("{device}:{}", elf.display()), &[])?;
+    let found = compare(model, model, &format!("{device}:{}", elf.display()), &[])?;
     expect_difference(&found, &Expected { position: 0, stage: "layer", layer: Some(0), tensors: Vec::new() })?;
     let verdict = found["verdict"].as_str().unwrap_or_default();
     if !verdict.contains("arithmetic") {
         return Err(Failure::found_wrong(format!("a chip that rounds otherwise is not said to: {verdict}")));
     }
     println!("floats are rounded towards zero: {verdict}");
-    replay(&model, &device)
+    replay(model, device)
 }
 
 /// What a device computes is recorded, and is found equal to it.
@@ -109,7 +119,8 @@ fn replay(model: &Path, device: &str) -> Outcome {
 fn compare(device_file: &Path, file: &Path, device: &str, more: &[&str]) -> Outcome<Value> {
     let mut command = models::dmexp()?;
     command.current_dir(paths::root()).args(["compare", "--device", device, "--json", "--prompt", "Once upon a time"]);
-    command.args(["--positions", "16", "--greedy", "8"]).args(more).arg("--export").arg(device_file);
+    let usual: &[&str] = if more.contains(&"--positions") { &[] } else { &["--positions", "16", "--greedy", "8"] };
+    command.args(usual).args(more).arg("--export").arg(device_file);
     if device_file != file {
         command.arg("--reference-export").arg(file);
     }

@@ -39,9 +39,6 @@ const SEEDED_PANICS: &[&str] = &["an386", "virt-imac"];
 /// The boards for which a project of `dmexp new firmware` is built and run: every way in which they differ.
 const NEW_FIRMWARE: &[&str] = &["an386", "microbit", "virt-imac"];
 
-/// The board that is compared with this machine over its serial port, and with planted faults.
-const PROBED: &str = "an386";
-
 /// Features that are for hosts, never for a chip, and the one that is a set of others.
 const NOT_FOR_CHIPS: &[&str] = &["std", "default"];
 
@@ -115,12 +112,10 @@ fn steps() -> Vec<Step> {
             step(&format!("bits-{}", board.name), board.target, || bits::check(board, models::ALL, false).map(drop)),
             step(&format!("size-{}", board.name), board.target, || size::check(board)),
             step(&format!("marks-{}", board.name), board.target, || bench::chip::check_marks(board)),
+            step(&format!("probe-{}", board.name), board.target, || probe::check(board)),
         ]);
         if NEW_FIRMWARE.contains(&board.name) {
             steps.push(step(&format!("new-firmware-{}", board.name), board.target, || new_firmware::check(board)));
-        }
-        if board.name == PROBED {
-            steps.push(step(&format!("probe-{}", board.name), board.target, || probe::check(board)));
         }
         // The check of panic paths is the same for every board; what it looks at differs by architecture.
         if SEEDED_PANICS.contains(&board.name) {

@@ -177,7 +177,7 @@ impl Generate {
 }
 
 /// A seed from the system's random numbers.
-fn any_seed() -> u64 {
+pub(super) fn any_seed() -> u64 {
     RandomState::new().hash_one(std::process::id()).max(1)
 }
 
@@ -377,7 +377,7 @@ impl<'s> Text<'s> {
     }
 
     /// The prompt. Stop texts in it do not count. A character that it begins may be ended by the model.
-    fn prompt(&mut self, prompt: &[u8]) -> io::Result<()> {
+    pub(super) fn prompt(&mut self, prompt: &[u8]) -> io::Result<()> {
         if self.kept {
             return Ok(());
         }

@@ -7,6 +7,7 @@ mod compare_machines;
 mod compare_report;
 mod completions;
 mod detokenize;
+mod device;
 mod dormouse;
 mod dormouse_run;
 mod dormouse_words;
@@ -60,6 +61,8 @@ enum Command {
     #[command(subcommand)]
     New(New),
     Compare(compare::Compare),
+    #[command(subcommand)]
+    Device(device::Ask),
     Generate(generate::Generate),
     Tokenize(tokenize::Tokenize),
     Detokenize(detokenize::Detokenize),
@@ -120,6 +123,7 @@ fn run(command: Command) -> Outcome {
         Command::Export(Export::To(command)) => export_to::run(&command),
         Command::New(New::Firmware(command)) => new::run(&command),
         Command::Compare(command) => compare::run(&command),
+        Command::Device(command) => device::run(&command),
         Command::Generate(command) => generate::run(&command),
         Command::Tokenize(command) => tokenize::run(&command),
         Command::Detokenize(command) => detokenize::run(&command),

@@ -7,11 +7,14 @@ use dmexp::probe::checksum;
 use dmexp_format::KvDType;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 /// The version of the file.
 const VERSION: u32 = 1;
+
+/// The most bytes of the first line: what has more before its end is no transcript.
+const HEAD_LEN: u64 = 10_000;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
@@ -24,6 +27,8 @@ struct Head {
     vocab_size: u32,
     context: u32,
     kv: String,
+    /// Lines after this one: a file that was cut has fewer.
+    positions: u32,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,7 +47,18 @@ struct Line {
 pub fn write(out: &mut dyn Write, about: &About, kept: &[Kept]) -> std::io::Result<()> {
     let About { name, firmware, fingerprint, dim, n_layers, vocab_size, context, kv, .. } = about.clone();
     let kv = kv.name().to_owned();
-    let head = Head { dmexp_transcript: VERSION, name, firmware, fingerprint, dim, n_layers, vocab_size, context, kv };
+    let head = Head {
+        dmexp_transcript: VERSION,
+        name,
+        firmware,
+        fingerprint,
+        dim,
+        n_layers,
+        vocab_size,
+        context,
+        kv,
+        positions: kept.len() as u32,
+    };
     serde_json::to_writer(&mut *out, &head)?;
     for Kept { token, layers, logits } in kept {
         let line = Line { token: *token, layers: layers.clone(), logits: logits.as_deref().map(digits) };
@@ -68,9 +84,10 @@ impl Transcript {
     /// [`Class::Unreadable`]; [`Class::NotAModel`] for what is no transcript, or of another version; [`Class::Damaged`] with the line where it is wrong.
     pub fn open(path: &Path) -> Result<Self> {
         let unreadable = |error| Error::unreadable(path, error);
-        let mut lines = BufReader::new(File::open(path).map_err(unreadable)?).lines();
-        let first = lines.next().transpose().map_err(unreadable)?.unwrap_or_default();
-        let head: Head = serde_json::from_str(&first)
+        let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
+        let mut first = Vec::new();
+        file.by_ref().take(HEAD_LEN).read_until(b'\n', &mut first).map_err(unreadable)?;
+        let head: Head = serde_json::from_slice(&first)
             .map_err(|_| Error::not_a_model("is no transcript of a device").advise("make one with --record").in_file(path))?;
         if head.dmexp_transcript != VERSION {
             let what = format!("is a transcript of version {}, this program reads version {VERSION}", head.dmexp_transcript);
@@ -81,7 +98,7 @@ impl Transcript {
         let kv = [KvDType::F32, KvDType::F16, KvDType::Q8].into_iter().find(|kv| kv.name() == head.kv);
         let kv = kv.ok_or_else(|| damaged(1, format!("{:?} is no type of keys and values", head.kv)))?;
         let mut positions = Vec::new();
-        for (number, line) in (2..).zip(lines) {
+        for (number, line) in (2..).zip(file.lines()) {
             let line: Line = serde_json::from_str(&line.map_err(unreadable)?).map_err(|error| damaged(number, error.to_string()))?;
             let logits = match &line.logits {
                 None => None,
@@ -97,8 +114,9 @@ impl Transcript {
             }
             positions.push(Kept { token: line.token, layers: line.layers, logits });
         }
-        if positions.is_empty() {
-            return Err(damaged(2, "there is no position".to_owned()));
+        if positions.is_empty() || positions.len() as u64 != u64::from(head.positions) {
+            let what = format!("there are {} positions, of {} that were recorded: the file is cut", positions.len(), head.positions);
+            return Err(damaged(positions.len() + 2, what));
         }
         let Head { name, firmware, fingerprint, dim, n_layers, vocab_size, context, .. } = head;
         let name = format!("{name} as recorded");
@@ -200,6 +218,24 @@ mod tests {
             kv: KvDType::F16,
             tensors: 5,
         }
+    }
+
+    #[test]
+    fn a_transcript_that_is_cut_anywhere_is_refused() {
+        let kept = [1, 2, 0].map(|token| Kept { token, layers: vec![5, 6], logits: Some(vec![1.0, 2.0, 3.0]) });
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.jsonl");
+        let mut bytes = Vec::new();
+        write(&mut bytes, &about(), &kept).unwrap();
+        // Without its last newline it is whole.
+        for len in 0..bytes.len() - 1 {
+            std::fs::write(&path, &bytes[..len]).unwrap();
+            let error = Transcript::open(&path).unwrap_err();
+            assert!(matches!(error.class(), Class::NotAModel | Class::Damaged), "{len}: {error}");
+        }
+        // What has no end of line is not read to its end.
+        std::fs::write(&path, [b'{'; 100_000]).unwrap();
+        assert_eq!(Transcript::open(&path).unwrap_err().class(), Class::NotAModel);
     }
 
     #[test]

@@ -62,6 +62,11 @@ impl Link {
         Self { transport, receiver: Receiver::new(), timing, id: unlikely_number(), noise: Vec::new() }
     }
 
+    /// Waits like this from now on.
+    pub(super) fn set_timing(&mut self, timing: Timing) {
+        self.timing = timing;
+    }
+
     /// Asks, again where no answer comes, and gives the answer to `read`, which says `None` of one that does not belong to the request.
     pub(super) fn ask<R>(&mut self, request: &Request<'_>, read: &mut dyn FnMut(Reply<'_>) -> Option<R>) -> Result<R, Trouble> {
         self.id = self.id.wrapping_add(1);

@@ -12,7 +12,7 @@ mod tests;
 
 pub use link::{Link, Timing};
 pub use qemu::Emulated;
-pub use remote::{Device, Generated, Hello, Stepped};
+pub use remote::{Device, Generated, Hello, Stepped, Stopped};
 pub use serial::Serial;
 
 use crate::error::{Class, Error, Result};
@@ -115,13 +115,25 @@ pub struct Load<'a> {
 /// [`Class::Request`] for an unknown board, or where there is no firmware or no emulator (says which command gets it); [`Class::Unreadable`] where nothing answers;
 /// [`Class::NotAModel`] where something else than this version's probe does.
 pub fn open(name: &Name, load: &Load<'_>, timing: Timing) -> Result<Device> {
-    let transport: Box<dyn Transport> = match name {
-        Name::Emulated { board, firmware } => Box::new(Emulated::start(board, firmware.as_deref(), load)?),
-        Name::Serial { port, baud } => Box::new(Serial::open(port, *baud)?),
-    };
     let told = |error: Error| Error::new(error.class(), format!("{name}: {error}"));
-    Device::open(Link::new(transport, timing)).map_err(told)
+    match name {
+        Name::Emulated { board, firmware } => {
+            let transport = Emulated::start(board, firmware.as_deref(), load)?;
+            Device::open(Link::new(Box::new(transport), timing)).map_err(told)
+        }
+        Name::Serial { port, baud } => {
+            let transport = Serial::open(port, *baud)?;
+            // A board that runs says at once who it is: a port with nothing behind it is not waited for as a computation is.
+            let first = Timing { silence: timing.silence / 4, ..timing };
+            let mut device = Device::open(Link::new(Box::new(transport), first)).map_err(|error| told(error).advise(SERIAL_ADVICE))?;
+            device.wait_as(timing);
+            Ok(device)
+        }
+    }
 }
+
+/// What to look at where nothing answers at a serial port.
+const SERIAL_ADVICE: &str = "see that it is the board's port and speed (PORT:BAUD), that its firmware has the probe, and that no other program has the port open; a slow board needs a longer --patience";
 
 /// The line is gone.
 fn gone(why: impl fmt::Display) -> Error {

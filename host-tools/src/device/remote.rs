@@ -1,6 +1,6 @@
 //! A device that answers: what it is, and what it computes. Keeps the tokens of its text, so that a device that started anew is brought to where it was.
 
-use super::link::{Link, Trouble, unlikely_number};
+use super::link::{Link, Timing, Trouble, unlikely_number};
 use crate::error::{Class, Error, Result};
 use dmexp::probe::{Chosen, Facts, Refusal, Reply, Request, Sampling, Stats, Tested, checksum};
 use dmexp::sampler::Settings;
@@ -34,6 +34,17 @@ pub struct Generated {
     pub tokens: Vec<u32>,
     /// Their bytes.
     pub text: Vec<u8>,
+    /// Why no more came; `None` where as many came as were wanted.
+    pub stopped: Option<Stopped>,
+}
+
+/// Why a device wrote less than it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The model ended its text.
+    EndOfText,
+    /// Every position is used.
+    ContextFull,
 }
 
 /// How often a device that lost its text is brought back to where it was within one question.
@@ -79,6 +90,11 @@ impl Device {
         let facts = facts.map_err(told)?;
         let text = unlikely_number();
         Ok(Self { link, hello, facts, text, tokens: Vec::new(), begun: None, logits: None, residual: None })
+    }
+
+    /// From now on it is waited for like this.
+    pub(super) fn wait_as(&mut self, timing: Timing) {
+        self.link.set_timing(timing);
     }
 
     /// What it says of itself.
@@ -164,18 +180,21 @@ impl Device {
         found.map_err(told)
     }
 
-    /// Lets the device replay golden vector `vector` of its file. The text that was there is over.
+    /// Lets the device replay golden vector `vector` of its file, after which the text that was there is over. `None` of a vector for keys and values of another type.
     ///
     /// # Errors
-    /// Those of the line; [`Class::Request`] where there is no such vector, or it is for keys and values of another type.
-    pub fn self_test(&mut self, vector: u32) -> Result<Tested> {
+    /// Those of the line; [`Class::Request`] where there is no such vector.
+    pub fn self_test(&mut self, vector: u32) -> Result<Option<Tested>> {
         let tested = self.link.ask(&Request::SelfTest { vector }, &mut |reply| match reply {
             Reply::Tested(tested) => Some(tested),
             _ => None,
         });
         self.tokens.clear();
         (self.begun, self.logits) = (None, None);
-        tested.map_err(told)
+        match tested {
+            Err(Trouble::Refused(Refusal::OtherKv)) => Ok(None),
+            tested => tested.map(Some).map_err(told),
+        }
     }
 
     /// What the device used so far.
@@ -240,12 +259,19 @@ impl Device {
         while found.tokens.len() < max_tokens as usize {
             let request = Request::Next { text: self.text, position };
             let came = self.link.ask(&request, &mut |reply| match reply {
-                Reply::Next(Chosen::Prompt { .. }) => Some(Some(None)),
-                Reply::Next(Chosen::Token { token, text }) => Some(Some(Some((token, text.to_vec())))),
-                Reply::Next(_) => Some(None),
+                Reply::Next(Chosen::Prompt { .. }) => Some(Ok(None)),
+                Reply::Next(Chosen::Token { token, text }) => Some(Ok(Some((token, text.to_vec())))),
+                Reply::Next(Chosen::EndOfText { .. }) => Some(Err(Stopped::EndOfText)),
+                Reply::Next(Chosen::ContextFull) => Some(Err(Stopped::ContextFull)),
                 _ => None,
             })?;
-            let Some(chosen) = came else { break };
+            let chosen = match came {
+                Ok(chosen) => chosen,
+                Err(stopped) => {
+                    found.stopped = Some(stopped);
+                    break;
+                }
+            };
             position += 1;
             let Some((token, text)) = chosen else { continue };
             found.tokens.push(token);
