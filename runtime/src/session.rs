@@ -262,8 +262,8 @@ impl<'a> Session<'a> {
         Ok(Step::Token { token, text: self.model.tokenizer.decode(fed, token) })
     }
 
-    /// Feeds all known tokens and returns the logits after the last, [`vocab_size`](Network::vocab_size) of
-    /// them. They are lost with the next call.
+    /// Feeds all known tokens and returns the logits after the last, one a token of the vocabulary.
+    /// They are lost with the next call.
     ///
     /// # Errors
     /// [`Error::NoPrompt`] if no token waits to be fed; [`Error::NonFiniteLogits`].

@@ -234,7 +234,7 @@ mod tests {
             assert!(matches!(error.class(), Class::NotAModel | Class::Damaged), "{len}: {error}");
         }
         // What has no end of line is not read to its end.
-        std::fs::write(&path, [b'{'; 100_000]).unwrap();
+        std::fs::write(&path, vec![b'{'; 100_000]).unwrap();
         assert_eq!(Transcript::open(&path).unwrap_err().class(), Class::NotAModel);
     }
 
