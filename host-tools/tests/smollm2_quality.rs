@@ -60,8 +60,8 @@ fn logits(loaded: &Loaded, tokens: &[u32], each: &mut dyn FnMut(usize, &[f32])) 
     .unwrap();
 }
 
-/// Prints how the export in `dtype` compares with f32 over all windows, and refuses a KL above `most_kl` or a perplexity that is more than `most_change` percent another.
-fn compare(dtype: DType, most_kl: f64, most_change: f64) {
+/// Prints how the export in `dtype` compares with f32 over all windows, and refuses a KL above `most_kl` or a perplexity that is more than 0.3 percent another.
+fn compare(dtype: DType, most_kl: f64) {
     let Some((model, shakespeare)) = inputs() else { return };
     let folder = tempfile::tempdir().unwrap();
     let source = checkpoint::open(&model).unwrap();
@@ -84,18 +84,18 @@ fn compare(dtype: DType, most_kl: f64, most_change: f64) {
         "{dtype}: {positions} positions, KL {kl:.3e} a token, top-1 {:.1}%, perplexity {after:.3}, in f32 {before:.3} ({change:+.2}%)",
         100.0 * top1
     );
-    assert!(positions == 521 && kl <= most_kl && change.abs() <= most_change, "{dtype}: {kl} {change}");
+    assert!(positions == 521 && kl <= most_kl && change.abs() <= 0.3, "{dtype}: {kl} {change}");
 }
 
-// A perplexity over so few tokens moves by chance: with a KL of 1e-3 a token by sqrt(2 KL / 518), 0.2 percent, to either side.
+// A perplexity over so few tokens moves by chance: with a KL of 1e-3 a token by sqrt(2 KL / 518), 0.2 percent, to either side: q8 was seen at +0.42, and misses its mark.
 
 #[test]
 fn smollm2_loses_little_in_q8() {
-    compare(DType::Q8, 1.8e-3, 0.5);
+    compare(DType::Q8, 1.8e-3);
 }
 
 /// With embedding and classifier in q8, as `--dtype q4` has them.
 #[test]
 fn smollm2_loses_little_in_q4() {
-    compare(DType::Q4, 1.5e-3, 0.5);
+    compare(DType::Q4, 1.5e-3);
 }
