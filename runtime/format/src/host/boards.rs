@@ -153,7 +153,7 @@ pub const BOARDS: &[Board] = &[
         // Of 512 KB, the ROM and the second stage of its boot loader keep the end (ESP-IDF's memory map).
         banks: &[("HP SRAM", 0x6_E610)],
         bandwidth: 80 * MHZ * 32 / 152,
-        bandwidth_from: "80 MHz, 2 bits each, which is what espflash writes by default; that the cache reads 32 bytes in 152 clocks, 24 for command, address and mode and 128 of data, is assumed, not stated",
+        bandwidth_from: "assumed, not stated: 80 MHz, 2 bits each, and a cache that reads 32 bytes in 152 clocks, 24 for command, address and mode and 128 of data",
     },
     Board {
         name: "an386",
