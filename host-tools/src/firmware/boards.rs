@@ -119,6 +119,20 @@ pub(super) const LINK: &str = include_str!("../../../boards/app/link.rs");
 /// What the ESP32-C6 leaves to a program: of 4 MB of flash what the partition for it has, and RAM without what its boot loader and its operating system keep.
 const ESP32_C6: &str = "FLASH : ORIGIN = 0x42000000, LENGTH = 3M\nRAM : ORIGIN = 0x40800000, LENGTH = 384K";
 
+/// A board that is not emulated, of the files in its folder: the folder, the build script, and whether its crates bring the linker script.
+macro_rules! real {
+    ($folder:literal, $build:expr, $brings_memory:literal) => {
+        Kind::Real {
+            manifest: include_str!(concat!("../../../boards/real/", $folder, "/Cargo.toml")),
+            main: include_str!(concat!("../../../boards/real/", $folder, "/src/main.rs")),
+            build: $build,
+            config: include_str!(concat!("../../../boards/real/", $folder, "/.cargo/config.toml")),
+            readme: include_str!(concat!("../../../boards/real/", $folder, "/README.md")),
+            brings_memory: $brings_memory,
+        }
+    };
+}
+
 /// Every board.
 pub const ALL: &[Board] = &[
     Board {
@@ -203,69 +217,34 @@ pub const ALL: &[Board] = &[
         title: "Raspberry Pi Pico (RP2040: Cortex-M0+, 2 MB of external flash, 256 KB of RAM)",
         target: "thumbv6m-none-eabi",
         memory: include_str!("../../../boards/real/pico/memory.x"),
-        kind: Kind::Real {
-            manifest: include_str!("../../../boards/real/pico/Cargo.toml"),
-            main: include_str!("../../../boards/real/pico/src/main.rs"),
-            build: include_str!("../../../boards/real/pico/build.rs"),
-            config: include_str!("../../../boards/real/pico/.cargo/config.toml"),
-            readme: include_str!("../../../boards/real/pico/README.md"),
-            brings_memory: false,
-        },
+        kind: real!("pico", include_str!("../../../boards/real/pico/build.rs"), false),
     },
     Board {
         name: "pico2",
         title: "Raspberry Pi Pico 2 (RP2350: Cortex-M33F, 4 MB of external flash, 512 KB of RAM)",
         target: "thumbv8m.main-none-eabihf",
         memory: include_str!("../../../boards/real/pico2/memory.x"),
-        kind: Kind::Real {
-            manifest: include_str!("../../../boards/real/pico2/Cargo.toml"),
-            main: include_str!("../../../boards/real/pico2/src/main.rs"),
-            build: LINK,
-            config: include_str!("../../../boards/real/pico2/.cargo/config.toml"),
-            readme: include_str!("../../../boards/real/pico2/README.md"),
-            brings_memory: false,
-        },
+        kind: real!("pico2", LINK, false),
     },
     Board {
         name: "nrf52840-dk",
         title: "nRF52840-DK (Cortex-M4F, 1 MB of flash, 256 KB of RAM)",
         target: "thumbv7em-none-eabihf",
         memory: include_str!("../../../boards/real/nrf52840-dk/memory.x"),
-        kind: Kind::Real {
-            manifest: include_str!("../../../boards/real/nrf52840-dk/Cargo.toml"),
-            main: include_str!("../../../boards/real/nrf52840-dk/src/main.rs"),
-            build: LINK,
-            config: include_str!("../../../boards/real/nrf52840-dk/.cargo/config.toml"),
-            readme: include_str!("../../../boards/real/nrf52840-dk/README.md"),
-            brings_memory: false,
-        },
+        kind: real!("nrf52840-dk", LINK, false),
     },
     Board {
         name: "nucleo-h743zi",
         title: "STM32 Nucleo-H743ZI2 (Cortex-M7F, 2 MB of flash, 512 KB of RAM in one piece)",
         target: "thumbv7em-none-eabihf",
         memory: include_str!("../../../boards/real/nucleo-h743zi/memory.x"),
-        kind: Kind::Real {
-            manifest: include_str!("../../../boards/real/nucleo-h743zi/Cargo.toml"),
-            main: include_str!("../../../boards/real/nucleo-h743zi/src/main.rs"),
-            build: LINK,
-            config: include_str!("../../../boards/real/nucleo-h743zi/.cargo/config.toml"),
-            readme: include_str!("../../../boards/real/nucleo-h743zi/README.md"),
-            brings_memory: false,
-        },
+        kind: real!("nucleo-h743zi", LINK, false),
     },
     Board {
         name: "esp32-c6",
         title: "ESP32-C6-DevKitC-1 (RV32IMAC, 4 MB of external flash, 384 KB of RAM for the program)",
         target: "riscv32imac-unknown-none-elf",
         memory: ESP32_C6,
-        kind: Kind::Real {
-            manifest: include_str!("../../../boards/real/esp32-c6/Cargo.toml"),
-            main: include_str!("../../../boards/real/esp32-c6/src/main.rs"),
-            build: include_str!("../../../boards/real/esp32-c6/build.rs"),
-            config: include_str!("../../../boards/real/esp32-c6/.cargo/config.toml"),
-            readme: include_str!("../../../boards/real/esp32-c6/README.md"),
-            brings_memory: true,
-        },
+        kind: real!("esp32-c6", include_str!("../../../boards/real/esp32-c6/build.rs"), true),
     },
 ];
