@@ -12,6 +12,7 @@ struct Line {
     inputs: Vec<u32>,
     shape: String,
     params: u64,
+    macs: u64,
     settings: String,
 }
 
@@ -22,14 +23,14 @@ fn lines(model: &Sequential<'_>, names: &[String]) -> Vec<Line> {
         let inputs: Vec<u32> = model.links_of(&node).collect();
         let layer = layer_number.and_then(|layer| model.layer(layer));
         let Some((layer_number, layer)) = layer_number.zip(layer) else {
-            return Line { name: "input".to_owned(), layer: None, inputs, shape, params: 0, settings: String::new() };
+            return Line { name: "input".to_owned(), layer: None, inputs, shape, params: 0, macs: 0, settings: String::new() };
         };
-        let sizes = model
-            .input_shape(number)
-            .into_iter()
-            .flat_map(|input| layer.roles().filter_map(move |role| layer.tensor_dims(role, input).ok()).map(|dims| dims.count()));
+        let input = model.input_shape(number);
+        let roles = layer.roles().filter(|role| !role.is_computed());
+        let sizes = roles.filter_map(|role| layer.tensor_dims(role, input?).ok()).map(|dims| dims.count());
         let name = names.get(layer_number as usize).cloned().unwrap_or_else(|| format!("{:?}", layer.op));
-        Line { name, layer: Some(layer_number), inputs, shape, params: sizes.sum(), settings: settings(&layer) }
+        let macs = input.map_or(0, |input| layer.macs(input, node.shape()));
+        Line { name, layer: Some(layer_number), inputs, shape, params: sizes.sum(), macs, settings: settings(&layer) }
     };
     (0u32..).zip(model.nodes()).map(of).collect()
 }
@@ -83,12 +84,26 @@ fn joined(inputs: &[u32]) -> String {
 
 /// The table.
 pub(super) fn layer_table(model: &Sequential<'_>, names: &[String]) -> String {
-    let header = ["node", "layer", "type", "inputs", "shape", "parameters", "settings"];
-    let rows = (0u32..).zip(lines(model, names)).map(|(number, line)| {
+    let header = ["node", "layer", "type", "inputs", "shape", "parameters", "MACs", "settings"];
+    let lines = lines(model, names);
+    // A layer that several nodes call has its parameters once.
+    let mut seen = Vec::new();
+    let mut total = (0u64, 0u64);
+    for line in &lines {
+        if !seen.contains(&line.layer) {
+            seen.push(line.layer);
+            total.0 = total.0.saturating_add(line.params);
+        }
+        total.1 = total.1.saturating_add(line.macs);
+    }
+    let rows = (0u32..).zip(lines).map(|(number, line)| {
         let layer = line.layer.map_or_else(|| "-".to_owned(), |layer| layer.to_string());
-        [number.to_string(), layer, shown(&line.name), joined(&line.inputs), line.shape, grouped(line.params), line.settings]
+        let (params, macs) = (grouped(line.params), grouped(line.macs));
+        [number.to_string(), layer, shown(&line.name), joined(&line.inputs), line.shape, params, macs, line.settings]
     });
-    table(header, &[0, 1, 5], rows)
+    let empty = String::new;
+    let sums = [empty(), empty(), "all".to_owned(), empty(), empty(), grouped(total.0), grouped(total.1), empty()];
+    table(header, &[0, 1, 5, 6], rows.chain([sums]))
 }
 
 /// The same as JSON.
@@ -102,6 +117,7 @@ pub(super) fn layer_json(model: &Sequential<'_>, names: &[String]) -> Value {
             "inputs": line.inputs,
             "shape": shape.map(|shape| shape.as_slice().to_vec()),
             "parameters": line.params,
+            "macs": line.macs,
             "settings": line.settings,
         })
     });

@@ -10,6 +10,7 @@ mod onto;
 mod plan;
 mod quality;
 mod quantise;
+mod resampling;
 mod run;
 mod select;
 mod sequential;

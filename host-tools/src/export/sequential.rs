@@ -1,6 +1,7 @@
 //! What will be written of a sequential model. Used by `plan`.
 
 use super::plan::{Plan, Planned, Source, Values};
+use super::resampling;
 use super::{Format, Options};
 use crate::checkpoint::{Checkpoint, SequentialSource};
 use crate::error::{Class, Error, Result};
@@ -17,9 +18,9 @@ pub(super) fn plan<'c>(checkpoint: &'c Checkpoint, source: &'c SequentialSource,
         let what = "format 1 has no place for a sequential model";
         return Err(in_file(Error::new(Class::Request, what).advise("export format 2")));
     }
-    if !matches!(options.dtype, DType::F32 | DType::F16 | DType::Bf16) {
+    if !matches!(options.dtype, DType::F32 | DType::F16 | DType::Bf16 | DType::Q8) {
         let what = format!("the kernels of a sequential model are not stored as {}", options.dtype);
-        return Err(in_file(Error::new(Class::Request, what).advise("use f32, f16 or bf16")));
+        return Err(in_file(Error::new(Class::Request, what).advise("use f32, f16, bf16 or q8")));
     }
     if !options.select.is_empty() {
         let what = "all kernels of a sequential model have one type";
@@ -33,22 +34,51 @@ pub(super) fn plan<'c>(checkpoint: &'c Checkpoint, source: &'c SequentialSource,
     let wanted = settings.tensors().map_err(|(layer, fault)| in_file(Error::mismatch(fault.of_layer(layer).to_string())))?;
     let mut arrays = checkpoint.arrays();
     let mut tensors = Vec::new();
+    let mut floats = Vec::new();
     for wanted in wanted {
-        let Some(array) = arrays.next().filter(|array| array.name() == wanted.to_string() && array.dims() == wanted.dims) else {
-            return Err(in_file(Error::mismatch(format!("has no array {wanted} {:?}, which its layers call for", wanted.dims.as_slice()))));
-        };
+        let Some(layer) = settings.layers.get(wanted.layer as usize).map(|named| named.layer) else { continue };
+        let dtype = if wanted.role.is_matrix() { options.dtype } else { DType::F32 };
+        let dtype = if wanted.role.dtypes(layer.op).contains(&dtype) { dtype } else { DType::F32 };
+        if wanted.role.is_matrix() && dtype != options.dtype {
+            floats.push(wanted.to_string());
+        }
+        let group = if dtype == DType::Q8 && options.group < wanted.dims.cols() { options.group } else { 0 };
         let spec = TensorSpec {
             name: wanted.to_string(),
-            dtype: if wanted.role.is_matrix() { options.dtype } else { DType::F32 },
+            dtype,
             dims: wanted.dims,
-            group: 0,
+            group,
             trainable: wanted.role.is_trainable(),
             transposed: wanted.role.is_transposed(),
         };
-        tensors.push(Planned { spec, values: Values::Array(array) });
+        spec.planes(tensors.len() as u32).map_err(|_| {
+            let what = format!("tensor {} has rows of {}; {dtype} takes at most 65536", spec.name, spec.dims.cols());
+            in_file(Error::new(Class::Unrepresentable, what).advise("store it as bf16"))
+        })?;
+        let values = if wanted.role.is_computed() {
+            let input = settings.inputs_of(wanted.layer).first().copied().unwrap_or(wanted.dims);
+            Values::Bytes(resampling::weights(&layer, wanted.role, input).iter().flat_map(|weight| weight.to_le_bytes()).collect())
+        } else {
+            let Some(array) = arrays.next().filter(|array| array.name() == wanted.to_string() && array.dims() == wanted.dims) else {
+                return Err(in_file(Error::mismatch(format!(
+                    "has no array {wanted} {:?}, which its layers call for",
+                    wanted.dims.as_slice()
+                ))));
+            };
+            Values::Array(array)
+        };
+        tensors.push(Planned { spec, values });
     }
     if tensors.is_empty() {
         return Err(in_file(Error::new(Class::Request, "has no weights at all: there is nothing to export")));
     }
-    Ok(Plan { source: Source::Sequential(source), tokenizer: host::Tokenizer::NONE, tensors, warnings: checkpoint.notes.clone() })
+    let mut warnings = checkpoint.notes.clone();
+    if !floats.is_empty() {
+        warnings.push(format!(
+            "{} kept as f32: {} stores the kernels of dense, convolutional and recurrent layers",
+            floats.join(", "),
+            options.dtype
+        ));
+    }
+    Ok(Plan { source: Source::Sequential(source), tokenizer: host::Tokenizer::NONE, tensors, warnings })
 }

@@ -161,9 +161,11 @@ fn unseen(settings: &SequentialSettings) -> Vec<String> {
     notes
 }
 
-/// The tensors of a model.
+/// The tensors of a model that a source has.
 pub(crate) fn wanted(settings: &SequentialSettings) -> Result<Vec<Wanted>> {
-    settings.tensors().map_err(|(layer, fault)| Error::mismatch(fault.of_layer(layer).to_string()))
+    let mut wanted = settings.tensors().map_err(|(layer, fault)| Error::mismatch(fault.of_layer(layer).to_string()))?;
+    wanted.retain(|tensor| !tensor.role.is_computed());
+    Ok(wanted)
 }
 
 /// Where the shapes of a layer's input disagree: the layers that make them, with what the architecture says of them.

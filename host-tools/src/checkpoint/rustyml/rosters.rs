@@ -34,7 +34,7 @@ pub(crate) fn model_roster(settings: &SequentialSettings) -> Roster {
     let positions = (0u32..).zip(&settings.layers).map(|(number, named)| {
         let inputs = settings.inputs_of(number);
         let layer = &named.layer;
-        let arrays = layer.roles().filter_map(|role| {
+        let arrays = layer.roles().filter(|role| !role.is_computed()).filter_map(|role| {
             let shape = source_shape(layer, role, *inputs.first()?)?;
             let count = shape.iter().product();
             Some(Member { name: role.name().to_owned(), trainable: role.is_trainable(), shape, count })

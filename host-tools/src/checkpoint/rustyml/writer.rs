@@ -64,7 +64,8 @@ fn layer<'a>(
     varint(out, position.arrays.len() as u64);
     let Some(layer) = settings.layers.get(number as usize).map(|named| named.layer) else { return };
     let input = settings.inputs_of(number).first().copied();
-    for ((role, member), view) in layer.roles().zip(&position.arrays).zip(views) {
+    let stored = layer.roles().zip(views).filter(|(role, _)| !role.is_computed());
+    for ((role, view), member) in stored.zip(&position.arrays) {
         let shape = input.and_then(|input| source_shape(&layer, role, input)).unwrap_or_default();
         string(out, &member.name);
         out.push(u8::from(!member.trainable));

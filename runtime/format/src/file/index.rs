@@ -505,14 +505,26 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Whether a tensor of this name counts as weights: all do but the tokenizer's arrays and the rotation frequencies.
+/// Whether a tensor of this name counts as weights: all do but the tokenizer's arrays, the rotation frequencies, golden vectors and what upsampling interpolates with.
 pub(super) const fn is_parameter(name: &[u8]) -> bool {
-    const PREFIX: &[u8] = b"tokenizer.";
-    let of_tokenizer = match name.split_at_checked(PREFIX.len()) {
-        Some((first, _)) => same(first, PREFIX),
+    !(starts_with(name, b"tokenizer.")
+        || starts_with(name, b"golden.")
+        || ends_with(name, b"_resampling")
+        || same(name, TensorKind::RopeInvFreq.name().as_bytes()))
+}
+
+const fn starts_with(name: &[u8], prefix: &[u8]) -> bool {
+    match name.split_at_checked(prefix.len()) {
+        Some((first, _)) => same(first, prefix),
         None => false,
-    };
-    !of_tokenizer && !same(name, TensorKind::RopeInvFreq.name().as_bytes())
+    }
+}
+
+const fn ends_with(name: &[u8], suffix: &[u8]) -> bool {
+    match name.split_at_checked(name.len().wrapping_sub(suffix.len())) {
+        Some((_, last)) => same(last, suffix),
+        None => false,
+    }
 }
 
 /// Checks that a name is printable ASCII; its length was checked before.

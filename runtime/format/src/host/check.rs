@@ -4,6 +4,7 @@ use super::header::{Config, Golden, Header, LlamaSettings, TensorEntry, TensorSp
 use super::sequential::SequentialSettings;
 use super::{HeaderError, NAME_LIMIT, TENSOR_LIMIT};
 use crate::arch::llama::{LlamaConfig, TensorKind};
+use crate::arch::sequential::Op;
 use crate::planes::{COLUMN_LIMIT, GROUP_MULTIPLE};
 use crate::tokenizer::{NO_TOKEN, TokenizerKind};
 use crate::{ARITHMETIC, DType, Dims, Error};
@@ -31,7 +32,7 @@ impl Header {
         Ok(())
     }
 
-    /// A sequential model has neither a tokenizer nor, so far, golden vectors.
+    /// A sequential model has no tokenizer, and its golden vectors are tensors.
     fn check_sequential(&self, settings: &SequentialSettings) -> Result<(), HeaderError> {
         settings.check()?;
         if self.tokenizer != Tokenizer::NONE {
@@ -39,18 +40,30 @@ impl Header {
             return Err(HeaderError::wrong("tokenizer.kind", self.tokenizer.kind.name(), allowed));
         }
         let wanted = settings.tensors().map_err(|(layer, fault)| HeaderError::from(fault.of_layer(layer)))?;
-        let wanted: Vec<_> = wanted
+        let mut wanted: Vec<_> = wanted
             .iter()
-            .map(|tensor| Wanted {
-                name: tensor.to_string(),
-                dims: tensor.dims,
-                dtypes: if tensor.role.is_matrix() { &[DType::F32, DType::F16, DType::Bf16] } else { &[DType::F32] },
-                trainable: tensor.role.is_trainable(),
+            .map(|tensor| {
+                let op = settings.layers.get(tensor.layer as usize).map_or(Op::Identity, |named| named.layer.op);
+                let dtypes = tensor.role.dtypes(op);
+                Wanted { name: tensor.to_string(), dims: tensor.dims, dtypes, trainable: tensor.role.is_trainable() }
             })
             .collect();
+        if let Some(first) = self.tensors.get(wanted.len()).filter(|entry| entry.spec.name.starts_with("golden.")) {
+            let samples = first.spec.dims.padded()[0];
+            wanted.extend(settings.golden_tensors(samples).map(|(name, dims)| Wanted {
+                name,
+                dims,
+                dtypes: &[DType::F32],
+                trainable: false,
+            }));
+        }
         check_entries(&self.tensors)?;
         check_list(&self.tensors, &wanted)?;
-        if self.golden.is_empty() { Ok(()) } else { Err(HeaderError::wrong("golden", "golden vectors", "none for this architecture")) }
+        if self.golden.is_empty() {
+            Ok(())
+        } else {
+            Err(HeaderError::wrong("golden", "golden vectors of tokens", "tensors, for this architecture"))
+        }
     }
 
     fn check_llama(&self, settings: &LlamaSettings) -> Result<(), HeaderError> {

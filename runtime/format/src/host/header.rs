@@ -205,9 +205,10 @@ impl TensorEntry {
         self.spec.bytes()
     }
 
-    /// Whether it counts as parameters: all but rotation frequencies and the tokenizer's arrays.
+    /// Whether it counts as parameters: all but rotation frequencies, the tokenizer's arrays, golden vectors and what upsampling interpolates with.
     pub fn is_weight(&self) -> bool {
-        self.spec.name != "rope.inv_freq" && !self.spec.name.starts_with("tokenizer.")
+        let name = self.spec.name.as_str();
+        name != "rope.inv_freq" && !name.starts_with("tokenizer.") && !name.starts_with("golden.") && !name.ends_with("_resampling")
     }
 }
 

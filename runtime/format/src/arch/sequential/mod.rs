@@ -4,6 +4,7 @@
 //! Nodes come in an order in which they can be computed, each with the shape of its result, so that whoever runs them infers nothing. [`Sequential::parse`] checks that what is recorded is what
 //! follows from layers and inputs.
 
+mod golden;
 mod layer;
 mod ops;
 mod shapes;
@@ -13,9 +14,10 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use golden::{GOLDEN_INPUTS, GOLDEN_OUTPUTS, Samples};
 pub use layer::{Flags, LAYER_RECORD_LEN, Layer, NO_AXIS, SIZE_LIMIT};
 pub use ops::{Activation, Interpolation, Op, Padding};
-pub use shapes::{pad_before, shape, window_len};
+pub use shapes::{pad_before, resample_from, shape, window_len};
 pub use tensors::{Role, Wanted, check_tensors};
 pub use view::{HEAD_LEN, LABEL_LIMIT, LAYER_LIMIT, LINK_LIMIT, NODE_LIMIT, NODE_RECORD_LEN, Node, Sequential};
 

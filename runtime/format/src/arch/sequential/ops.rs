@@ -302,6 +302,17 @@ const INTERPOLATIONS: [(Interpolation, &str); 5] = [
 ];
 
 impl Interpolation {
+    /// How many neighbours an element is made of; 1 where it is one of them.
+    pub const fn taps(self) -> u32 {
+        match self {
+            Self::Nearest => 1,
+            Self::Bilinear => 2,
+            Self::Bicubic => 4,
+            Self::Lanczos3 => 6,
+            Self::Lanczos5 => 10,
+        }
+    }
+
     /// The interpolation with this number in the index.
     pub fn from_code(code: u8) -> Option<Self> {
         INTERPOLATIONS.get(usize::from(code)).map(|(interpolation, _)| *interpolation)

@@ -24,6 +24,14 @@ pub fn pad_before(n: u32, out: u32, kernel: u32, stride: u32, dilation: u32, pad
     }
 }
 
+/// The input element that weighs with the first of `taps` weights in element `out` of an axis that is `factor` times as long; below 0, and past the axis for later taps, nothing is there.
+pub fn resample_from(out: u32, factor: u32, taps: u32) -> i64 {
+    let (out, factor, taps) = (i64::from(out), i64::from(factor.max(1)), i64::from(taps));
+    // The middle of the output element lies at (out + 1/2) / factor - 1/2.
+    let doubled = out.saturating_mul(2).saturating_add(1).saturating_sub(factor);
+    doubled.div_euclid(factor.saturating_mul(2)).saturating_add(1).saturating_sub(taps / 2)
+}
+
 /// How many elements a kernel spans.
 fn reach(kernel: u32, dilation: u32) -> Option<u32> {
     kernel.checked_sub(1)?.checked_mul(dilation)?.checked_add(1)
@@ -106,6 +114,25 @@ impl Layer {
         }
         self.check_axes_of(first)?;
         if most > 1 { Ok(merged) } else { self.of_one(first) }
+    }
+
+    /// Multiplications with weights of its kernels for one input of this shape, whose result has the shape `output`.
+    pub fn macs(&self, input: Dims, output: Dims) -> u64 {
+        let (channels, units, depth) = (u64::from(input.cols()), u64::from(self.units), u64::from(self.depth));
+        let taps = self.window().into_iter().take(usize::from(self.spatial)).fold(1u64, |taps, size| taps.saturating_mul(u64::from(size)));
+        let filters = channels.saturating_mul(depth);
+        let (each, times) = match self.op {
+            Op::Dense => (channels.saturating_mul(units), input.rows()),
+            Op::Conv => (taps.saturating_mul(channels).saturating_mul(units), output.rows()),
+            Op::ConvTranspose => (taps.saturating_mul(channels).saturating_mul(units), input.rows()),
+            Op::DepthwiseConv => (taps.saturating_mul(filters), output.rows()),
+            Op::SeparableConv => (filters.saturating_mul(taps.saturating_add(units)), output.rows()),
+            Op::SimpleRnn | Op::Lstm | Op::Gru => {
+                (channels.saturating_add(units).saturating_mul(units).saturating_mul(u64::from(self.gates())), input.rows())
+            }
+            _ => (0, 0),
+        };
+        each.saturating_mul(times)
     }
 
     fn check_axes_of(&self, input: Dims) -> Result<(), Fault> {

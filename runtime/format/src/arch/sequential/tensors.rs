@@ -3,12 +3,13 @@
 //! A matrix is stored with the axis that is summed over last, so that one result is one [`dot8`](https://docs.rs/dmexp) of a row: kernels of convolutions are `[filters, taps * channels]`, the taps in
 //! row-major order and the channels of one tap together; depthwise kernels `[channels * depth, taps]`; recurrent kernels `[gates * units, inputs]`.
 
+use super::golden::Samples;
 use super::layer::{Flags, Layer};
-use super::ops::Op;
+use super::ops::{Interpolation, Op};
 use super::{Fault, LayerKey, Sequential};
 use crate::arch::Architecture;
 use crate::file::{Entry, ModelFile, Tensor};
-use crate::{ConfigKey, DType, Dims, Error, Rule};
+use crate::{DType, Dims, Error, Rule};
 use core::fmt;
 
 /// Which of a layer's tensors.
@@ -37,6 +38,10 @@ pub enum Role {
     Embeddings,
     /// Of a `PReLU`: the input's shape, shared axes being 1.
     Alpha,
+    /// What each row of an interpolating upsampling is made of: one weight a tap. The exporter computes it.
+    HeightResampling,
+    /// The same of each column.
+    WidthResampling,
 }
 
 impl Role {
@@ -54,17 +59,34 @@ impl Role {
             Self::MovingVariance => "moving_variance",
             Self::Embeddings => "embeddings",
             Self::Alpha => "alpha",
+            Self::HeightResampling => "height_resampling",
+            Self::WidthResampling => "width_resampling",
         }
     }
 
     /// Whether training changes it.
     pub const fn is_trainable(self) -> bool {
-        !matches!(self, Self::MovingMean | Self::MovingVariance)
+        !matches!(self, Self::MovingMean | Self::MovingVariance) && !self.is_computed()
+    }
+
+    /// Whether it follows from the layer alone: no source has it.
+    pub const fn is_computed(self) -> bool {
+        matches!(self, Self::HeightResampling | Self::WidthResampling)
     }
 
     /// Whether it may be stored in another type than f32.
     pub const fn is_matrix(self) -> bool {
         self.is_transposed() || matches!(self, Self::Embeddings)
+    }
+
+    /// The types in which a layer of this operation may store it.
+    pub const fn dtypes(self, op: Op) -> &'static [DType] {
+        match self {
+            // A transposed convolution adds each input to many outputs: it has no one row to sum over in integers.
+            _ if self.is_transposed() && !matches!(op, Op::ConvTranspose) => &[DType::F32, DType::F16, DType::Bf16, DType::Q8],
+            _ if self.is_matrix() => &[DType::F32, DType::F16, DType::Bf16],
+            _ => &[DType::F32],
+        }
     }
 
     /// Whether `RustyML` has its axes the other way round.
@@ -113,6 +135,9 @@ impl Layer {
             Op::SimpleRnn | Op::Lstm | Op::Gru => [Some(Role::Kernel), Some(Role::RecurrentKernel), Some(Role::Bias), None],
             Op::Embedding => [Some(Role::Embeddings), None, None, None],
             Op::PRelu => [Some(Role::Alpha), None, None, None],
+            Op::UpSampling if self.interpolation != Interpolation::Nearest => {
+                [Some(Role::HeightResampling), Some(Role::WidthResampling), None, None]
+            }
             _ => [None; 4],
         };
         roles.into_iter().flatten()
@@ -154,6 +179,12 @@ impl Layer {
                 let shared = |place: u8| self.used_axes().any(|axis| axis == place);
                 super::shape((0u8..).zip(input.as_slice()).map(|(place, size)| if shared(place) { 1 } else { *size }))
             }
+            (_, Role::HeightResampling | Role::WidthResampling) => {
+                let place = usize::from(role == Role::WidthResampling);
+                let along = |sizes: &[u32]| sizes.get(place).copied().map_or(0, u64::from);
+                let rows = along(input.as_slice()).saturating_mul(along(&self.window()));
+                matrix(rows, u64::from(self.interpolation.taps()))
+            }
             (_, Role::Gamma | Role::Beta | Role::MovingMean | Role::MovingVariance) => vector(channels),
         }
     }
@@ -190,23 +221,14 @@ pub fn check_tensors<'a>(file: &ModelFile<'a>) -> Result<Sequential<'a>, Error> 
         for (place, role) in (0u32..).zip(layer.roles()) {
             let tensor = layer.first_tensor.saturating_add(place);
             let dims = layer.tensor_dims(role, input).map_err(|fault| fault.of_layer(layer_number))?;
-            check_tensor(file, tensor, &Wanted { layer: layer_number, role, dims })?;
+            check_tensor(file, tensor, &Wanted { layer: layer_number, role, dims }, layer.op)?;
         }
     }
-    let expected = model.num_tensors();
-    if file.num_tensors() == expected {
-        Ok(model)
-    } else {
-        Err(Error::Config {
-            key: ConfigKey::NumTensors,
-            rule: Rule::Equal,
-            found: u64::from(file.num_tensors()),
-            allowed: u64::from(expected),
-        })
-    }
+    Samples::of(file, &model)?;
+    Ok(model)
 }
 
-fn check_tensor(file: &ModelFile<'_>, number: u32, wanted: &Wanted) -> Result<(), Error> {
+fn check_tensor(file: &ModelFile<'_>, number: u32, wanted: &Wanted, op: Op) -> Result<(), Error> {
     let Some(Tensor { view, flags, .. }) = file.entry(number).and_then(Entry::named).filter(|tensor| wanted.is_named(tensor.name)) else {
         return Err(Error::TensorName { tensor: number });
     };
@@ -214,8 +236,7 @@ fn check_tensor(file: &ModelFile<'_>, number: u32, wanted: &Wanted) -> Result<()
         return Err(Error::Shape { tensor: number, found: view.dims().padded(), expected: wanted.dims.padded() });
     }
     let dtype = view.dtype();
-    let allowed = dtype == DType::F32 || wanted.role.is_matrix() && matches!(dtype, DType::F16 | DType::Bf16);
-    if !allowed {
+    if !wanted.role.dtypes(op).contains(&dtype) {
         let (found, allowed) = (u64::from(dtype.code()), u64::from(DType::F32.code()));
         return Err(Error::Tensor { tensor: number, rule: Rule::DType, found, allowed });
     }

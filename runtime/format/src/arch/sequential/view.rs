@@ -268,6 +268,11 @@ impl<'a> Sequential<'a> {
         self.node(self.links_of(&node).next()?).map(|from| from.shape)
     }
 
+    /// The nodes that are the model's inputs, in the order in which they are given.
+    pub fn inputs(&self) -> impl Iterator<Item = u32> + Clone + use<'a> {
+        (0u32..).zip(self.nodes()).filter(|(_, node)| node.layer().is_none()).map(|(number, _)| number)
+    }
+
     /// The nodes whose results are the model's.
     pub fn outputs(&self) -> impl Iterator<Item = u32> + Clone + use<'a> {
         self.outputs.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word))

@@ -12,7 +12,9 @@ mod tests;
 use super::HeaderError;
 use super::toml_text::{Keys, TABLE_LIST, TEXT, TEXT_LIST, Text, U32_LIST, U32_LISTS, list, string};
 use crate::Dims;
-use crate::arch::sequential::{Fault, LABEL_LIMIT, LAYER_LIMIT, LINK_LIMIT, Layer, NODE_LIMIT, Node, Sequential, Wanted};
+use crate::arch::sequential::{
+    Fault, GOLDEN_INPUTS, GOLDEN_OUTPUTS, LABEL_LIMIT, LAYER_LIMIT, LINK_LIMIT, Layer, NODE_LIMIT, Node, Sequential, Wanted,
+};
 use toml::Table;
 
 /// A sequential model apart from its tensors.
@@ -137,6 +139,16 @@ impl SequentialSettings {
             }
         }
         Ok(wanted)
+    }
+
+    /// The golden vectors of `samples` samples: names and dims, those of the inputs first.
+    pub fn golden_tensors(&self, samples: u32) -> impl Iterator<Item = (String, Dims)> {
+        let inputs =
+            self.nodes.iter().filter(|node| node.layer.is_none()).enumerate().map(|(place, node)| (GOLDEN_INPUTS, place, node.shape));
+        let outputs = self.shapes(&self.outputs).into_iter().enumerate().map(|(place, shape)| (GOLDEN_OUTPUTS, place, shape));
+        inputs.chain(outputs).map(move |(prefix, place, shape)| {
+            (format!("{prefix}{place}"), Dims::matrix(samples, u32::try_from(shape.count()).unwrap_or(u32::MAX)))
+        })
     }
 
     /// The shapes of the inputs of the first call of layer `number`.

@@ -1,9 +1,9 @@
 //! Tables to files and back, and what is refused of both.
 
 use super::*;
-use crate::arch::sequential::check_tensors;
+use crate::arch::sequential::{Samples, check_tensors};
 use crate::file::ModelFile;
-use crate::host::{Config, Header, Measure, Provenance, TensorSpec, Tokenizer, strip, to_bytes, verify};
+use crate::host::{Config, Header, Measure, Payload, Provenance, TensorSpec, Tokenizer, strip, to_bytes, verify};
 use crate::{DType, Error};
 
 const CHAIN: &str = r#"
@@ -70,6 +70,15 @@ fn settings(text: &str) -> Result<SequentialSettings, HeaderError> {
 
 /// A whole file with small numbers as weights.
 fn file(settings: &SequentialSettings) -> (Header, Vec<u8>) {
+    let (payload, parts) = payload(settings, &[]);
+    let config = Config::Sequential(settings.clone());
+    let header = Header::new(config, Tokenizer::NONE, Provenance::default(), payload).unwrap();
+    let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
+    let file = to_bytes(&header, 16, &parts).unwrap();
+    (header, file)
+}
+
+fn payload(settings: &SequentialSettings, golden: &[(String, Dims)]) -> (Payload, Vec<Vec<u8>>) {
     let mut measure = Measure::new(16).unwrap();
     let mut tensors = Vec::new();
     for (number, wanted) in settings.tensors().unwrap().iter().enumerate() {
@@ -86,11 +95,58 @@ fn file(settings: &SequentialSettings) -> (Header, Vec<u8>) {
         measure.tensor(spec, &bytes, 0).unwrap();
         tensors.push(bytes);
     }
-    let config = Config::Sequential(settings.clone());
-    let header = Header::new(config, Tokenizer::NONE, Provenance::default(), measure.finish()).unwrap();
-    let parts: Vec<_> = tensors.iter().map(Vec::as_slice).collect();
-    let file = to_bytes(&header, 16, &parts).unwrap();
-    (header, file)
+    for (name, dims) in golden {
+        let bytes: Vec<u8> = (0..dims.count()).flat_map(|place| (place as f32).to_le_bytes()).collect();
+        let spec = TensorSpec { name: name.clone(), dtype: DType::F32, dims: *dims, group: 0, trainable: false, transposed: false };
+        measure.tensor(spec, &bytes, 0).unwrap();
+        tensors.push(bytes);
+    }
+    (measure.finish(), tensors)
+}
+
+#[test]
+fn golden_vectors_are_tensors_of_their_inputs_and_outputs_or_refused() {
+    let settings = settings(CHAIN).unwrap();
+    let golden: Vec<_> = settings.golden_tensors(2).collect();
+    let (inputs, outputs) = (Dims::matrix(2, 80), Dims::matrix(2, 3));
+    assert_eq!(golden, [("golden.inputs.0".to_owned(), inputs), ("golden.outputs.0".to_owned(), outputs)]);
+    let header = |golden: &[(String, Dims)]| {
+        let (payload, parts) = payload(&settings, golden);
+        Header::new(Config::Sequential(settings.clone()), Tokenizer::NONE, Provenance::default(), payload).map(|header| (header, parts))
+    };
+    let (made, parts) = header(&golden).unwrap();
+    assert_eq!(made.num_params(), file(&settings).0.num_params());
+    let bytes = to_bytes(&made, 16, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+    verify(&bytes).unwrap();
+    let opened = ModelFile::open(&bytes).unwrap();
+    let samples = Samples::of(&opened, &opened.sequential().unwrap()).unwrap();
+    assert_eq!((samples.count(), samples.inputs(0).unwrap().dims(), samples.outputs(0).unwrap().dims()), (2, inputs, outputs));
+    assert!(samples.inputs(1).is_none() && samples.outputs(1).is_none());
+    let name = |place: usize, name: &str| {
+        let mut golden = golden.clone();
+        golden[place].0 = name.to_owned();
+        golden
+    };
+    let dims = |place: usize, dims: Dims| {
+        let mut golden = golden.clone();
+        golden[place].1 = dims;
+        golden
+    };
+    for wrong in [
+        golden[..1].to_vec(),
+        golden[1..].to_vec(),
+        [golden.clone(), golden[..1].to_vec()].concat(),
+        name(0, "golden.inputs.1"),
+        name(1, "golden.outputs.00"),
+        name(0, "golden.output.0"),
+        dims(0, Dims::matrix(3, 80)),
+        dims(0, Dims::matrix(2, 79)),
+        dims(1, Dims::matrix(1, 3)),
+        dims(1, Dims::vector(3)),
+    ] {
+        let refused = header(&wrong);
+        assert!(refused.is_err(), "{wrong:?}");
+    }
 }
 
 #[test]
