@@ -1,3 +1,5 @@
+//! Sets `cfg(x86_64_host)` where the kernels for x86-64's vector instructions are built: everywhere but without an operating system, where nobody saves the vector registers.
+//!
 //! Sets `cfg(dsp)` for hard-float Arm targets that have the DSP instructions (smlad, sxtb16): stable rustc does not say so itself.
 //!
 //! Armv7E-M (Cortex-M4F, M7F) always has them. Armv8-M may have them: there the firmware says so by the feature `dsp`, or the compiler by its target features where it tells them.
@@ -9,6 +11,10 @@ fn main() {
     let kernels = is("CARGO_CFG_TARGET_ARCH", "arm") && is("CARGO_CFG_TARGET_OS", "none") && is("CARGO_CFG_TARGET_ABI", "eabihf");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-check-cfg=cfg(dsp)");
+    println!("cargo::rustc-check-cfg=cfg(x86_64_host)");
+    if is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_FEATURE", "sse2") && !is("CARGO_CFG_TARGET_OS", "none") {
+        println!("cargo::rustc-cfg=x86_64_host");
+    }
     if kernels && (told || target.starts_with("thumbv7em-")) {
         println!("cargo::rustc-cfg=dsp");
     }

@@ -32,6 +32,7 @@ pub mod probe;
 pub mod sampler;
 #[cfg(any(feature = "llama", feature = "dormouse"))]
 mod session;
+pub mod simd;
 mod stop;
 pub mod tokenizer;
 

@@ -4,7 +4,12 @@
 #[cfg(any(feature = "q8", feature = "q4"))]
 use super::chip;
 #[cfg(any(feature = "q8", feature = "q4"))]
-use super::integer::{Integers, only};
+use super::chip::Form;
+#[cfg(any(feature = "q8", feature = "q4"))]
+use super::integer::Integers;
+#[cfg(any(feature = "q4", x86_64_host))]
+use super::integer::only;
+#[cfg(any(feature = "q4", x86_64_host))]
 use crate::format::DType;
 #[cfg(any(feature = "q8", feature = "q4"))]
 use crate::format::TensorView;
@@ -16,8 +21,8 @@ pub struct Activation<'a> {
     codes: &'a mut [i16],
     sums: &'a mut [i32],
     scale: f32,
-    /// The type of matrix that the codes were made for: a machine may want them in another order for each.
-    made_for: Option<DType>,
+    /// The kind of matrix that the codes were made for: a machine may want them in another order for each.
+    made_for: Option<Form>,
     /// The group that the sums were made for; 0 when there are none yet.
     summed: usize,
 }
@@ -40,19 +45,33 @@ impl<'a> Activation<'a> {
     /// The vector as integers for `w`, a q8 or q4 matrix.
     #[cfg(any(feature = "q8", feature = "q4"))]
     pub(crate) fn integers(&mut self, w: &TensorView<'_>) -> Integers<'_> {
-        let dtype = only(w.dtype());
-        if self.made_for != Some(dtype) {
-            self.made_for = Some(dtype);
-            self.scale = chip::quantise(self.codes, self.x, dtype);
-        }
-        #[cfg(feature = "q4")]
-        {
-            let group = w.group_len();
-            if dtype == DType::Q4 && self.summed != group {
-                self.summed = group;
-                chip::group_sums(self.sums, self.codes, group);
+        let form = chip::form(w);
+        if self.made_for != Some(form) {
+            self.made_for = Some(form);
+            self.scale = chip::quantise(self.codes, self.x, form);
+            if chip::SUMS_OF_Q8 {
+                self.summed = 0;
             }
         }
-        Integers { codes: self.codes, sums: self.sums, scale: self.scale }
+        #[cfg(any(feature = "q4", x86_64_host))]
+        {
+            let group = w.group_len();
+            if (chip::SUMS_OF_Q8 || only(w.dtype()) == DType::Q4) && self.summed != group {
+                self.summed = group;
+                // Where the codes are put into another order, those behind the end stay out of it.
+                #[cfg(x86_64_host)]
+                let codes = self.codes.get_mut(..self.x.len()).unwrap_or_default();
+                #[cfg(not(x86_64_host))]
+                let codes = &*self.codes;
+                chip::group_sums(self.sums, codes, group, form);
+            }
+        }
+        Integers {
+            codes: self.codes,
+            sums: self.sums,
+            scale: self.scale,
+            #[cfg(x86_64_host)]
+            form,
+        }
     }
 }

@@ -138,6 +138,10 @@ mod tests {
 
     #[test]
     fn attention_is_the_definition_for_every_length_window_and_grouping() {
+        crate::simd::at_every_level(|_| attention_is_the_definition());
+    }
+
+    fn attention_is_the_definition() {
         let mut rng = Rng::new(7);
         for (n_heads, n_kv_heads, head_dim) in [(8, 4, 8), (1, 1, 2), (6, 2, 6), (3, 1, 16), (4, 4, 20), (9, 3, 64)] {
             let heads = Heads { n_heads, n_kv_heads, head_dim };

@@ -22,6 +22,9 @@ pub(crate) struct Integers<'a> {
     pub(crate) sums: &'a [i32],
     /// What a code of 1 is worth.
     pub(crate) scale: f32,
+    /// How the codes lie.
+    #[cfg(x86_64_host)]
+    pub(crate) form: super::chip::Form,
 }
 
 /// So many products of a q8 code and an activation's fit 32 bits; those of q4 do all the more.

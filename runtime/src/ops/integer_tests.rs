@@ -6,6 +6,7 @@ use crate::ops::activation::Activation;
 use crate::ops::integer::dot_by_fours;
 use crate::ops::matvec::{matvec, widen_row};
 use crate::ops::test_rng::Rng;
+use crate::simd::at_every_level;
 
 /// A quantised matrix as numbers and as the file has it.
 struct Matrix {
@@ -113,11 +114,14 @@ fn placed(bytes: &[u8], offset: usize) -> (Vec<u128>, std::ops::Range<usize>) {
 fn check(matrix: &Matrix, rows: usize, x: &[f32], offset: usize) {
     let (memory, range) = placed(&matrix.bytes(), offset);
     let w = TensorView::grouped(0, matrix.dtype, matrix.dims, matrix.group, &bytemuck::cast_slice(&memory)[range]).unwrap();
-    let mut scratch = vec![f32::NAN; activation_words(x.len() as u32) as usize];
-    let mut out = vec![7.0; rows];
-    matvec(&mut out, &w, &mut Activation::new(x, &mut scratch), None);
+    let scratch = vec![f32::NAN; activation_words(x.len() as u32) as usize];
     let what = format!("{} {rows} x {} in groups of {} at {offset}", matrix.dtype, x.len(), matrix.group);
-    assert_eq!(bits(&out), bits(&expected(matrix, rows, x)), "{what}");
+    let wanted = bits(&expected(matrix, rows, x));
+    at_every_level(|level| {
+        let (mut out, mut scratch) = (vec![7.0; rows], scratch.clone());
+        matvec(&mut out, &w, &mut Activation::new(x, &mut scratch), None);
+        assert_eq!(bits(&out), wanted, "{what}, {}", level.name());
+    });
     for row in 0..rows {
         let mut out = vec![7.0; x.len()];
         widen_row(&mut out, &w, row);
@@ -166,10 +170,13 @@ fn extreme_codes_do_not_overflow_in_the_longest_rows() {
                 let (memory, range) = placed(&matrix.bytes(), 0);
                 let w = TensorView::grouped(0, dtype, matrix.dims, group, &bytemuck::cast_slice(&memory)[range]).unwrap();
                 let x = vec![x; cols];
-                let mut scratch = vec![0.0; activation_words(cols as u32) as usize];
-                let mut out = [0.0];
-                matvec(&mut out, &w, &mut Activation::new(&x, &mut scratch), None);
-                assert_eq!(bits(&out), bits(&expected(matrix, 1, &x)), "{dtype} {cols} {group}");
+                let wanted = bits(&expected(matrix, 1, &x));
+                at_every_level(|level| {
+                    let mut scratch = vec![0.0; activation_words(cols as u32) as usize];
+                    let mut out = [0.0];
+                    matvec(&mut out, &w, &mut Activation::new(&x, &mut scratch), None);
+                    assert_eq!(bits(&out), wanted, "{dtype} {cols} {group}, {}", level.name());
+                });
             }
         }
     }

@@ -90,6 +90,14 @@ pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: IntegerRows<'_>,
     if stride == 0 {
         return;
     }
+    let (codes, u_scale) = weight_codes(weights, values, place);
+    mix_columns(out, codes, values, stride, offset, u_scale);
+}
+
+/// The codes of the weights, in their place, and what a code of 1 is worth.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a part of `mix`, which a chip has once")]
+pub(crate) fn weight_codes<'w>(weights: &'w mut [f32], values: IntegerRows<'_>, place: KvHead) -> (&'w [i32], f32) {
     let mut scales = values.scales.get(place.head..).unwrap_or(&[]);
     for weight in weights.iter_mut() {
         *weight *= chip::widen_f16(scales.first().copied().unwrap_or(0));
@@ -110,6 +118,13 @@ pub(crate) fn mix(out: &mut [f32], weights: &mut [f32], values: IntegerRows<'_>,
             0
         };
     }
+    (codes, u_scale)
+}
+
+/// The columns of `values` from `offset` on, weighted and added up.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a part of `mix`, which a chip has once")]
+pub(crate) fn mix_columns(out: &mut [f32], codes: &[i32], values: IntegerRows<'_>, stride: usize, offset: usize, u_scale: f32) {
     for (place, y) in (offset..).zip(out) {
         let column = values.codes.get(place..).unwrap_or(&[]);
         *y = if codes.len() <= EXACT_IN_32_BITS { short_sum(codes, column, stride) as f32 } else { long_sum(codes, column, stride) }

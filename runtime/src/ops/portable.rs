@@ -6,6 +6,7 @@
     any(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"), not(any(feature = "f32", feature = "f16", feature = "bf16"))),
     allow(dead_code, reason = "the kernels there take most of these over; a build without float matrices needs few of them")
 )]
+#![cfg_attr(x86_64_host, allow(clippy::inline_always, reason = "compiled again for other instructions by `chip`"))]
 
 use super::convert::Stored;
 use super::math::{exp, silu};
@@ -90,6 +91,7 @@ pub(crate) fn scores<S: Stored>(scores: &mut [f32], q: &[f32], keys: &[S::Item],
 }
 
 /// Each value replaced by `exp(value - largest)`.
+#[cfg_attr(x86_64_host, inline(always))]
 pub(crate) fn exp_minus(values: &mut [f32], largest: f32) {
     for value in values {
         *value = exp(*value - largest);
@@ -97,6 +99,7 @@ pub(crate) fn exp_minus(values: &mut [f32], largest: f32) {
 }
 
 /// Each value divided by `divisor`.
+#[cfg_attr(x86_64_host, inline(always))]
 pub(crate) fn divide(values: &mut [f32], divisor: f32) {
     for value in values {
         *value /= divisor;
@@ -152,6 +155,7 @@ pub(crate) fn add_up(out: &mut [f32], lanes: &[f32]) {
 }
 
 /// `gate[i] = silu(gate[i]) * up[i]`.
+#[cfg_attr(x86_64_host, inline(always))]
 pub(crate) fn gate(gate: &mut [f32], up: &[f32]) {
     for (g, u) in gate.iter_mut().zip(up) {
         *g = silu(*g) * *u;
@@ -159,6 +163,7 @@ pub(crate) fn gate(gate: &mut [f32], up: &[f32]) {
 }
 
 /// Rotates every whole head of `vectors`; see [`rope`](super::rope).
+#[cfg_attr(x86_64_host, inline(always))]
 pub(crate) fn rotate(vectors: &mut [f32], head_dim: usize, cos: &[f32], sin: &[f32], layout: RopeLayout) {
     if head_dim == 0 {
         return;
@@ -199,6 +204,7 @@ pub(crate) fn argmax(values: &[f32]) -> Option<(u32, f32)> {
 }
 
 /// `x[i] = x[i] + y[i]`.
+#[cfg_attr(x86_64_host, inline(always))]
 pub(crate) fn add(x: &mut [f32], y: &[f32]) {
     for (x, y) in x.iter_mut().zip(y) {
         *x += *y;
@@ -206,6 +212,7 @@ pub(crate) fn add(x: &mut [f32], y: &[f32]) {
 }
 
 /// `out[i] = (x[i] * scale) * gain[i]`.
+#[cfg_attr(x86_64_host, inline(always))]
 pub(crate) fn norm(out: &mut [f32], x: &[f32], gain: &[f32], scale: f32) {
     for ((y, x), g) in out.iter_mut().zip(x).zip(gain) {
         *y = (*x * scale) * *g;
@@ -213,11 +220,13 @@ pub(crate) fn norm(out: &mut [f32], x: &[f32], gain: &[f32], scale: f32) {
 }
 
 /// The canonical sum of `terms`.
+#[cfg_attr(x86_64_host, inline(always))]
 pub(crate) fn sum8(terms: &[f32]) -> f32 {
     tree(lanes_of(terms, |t| t))
 }
 
 /// The canonical sum of the squares of `values`.
+#[cfg_attr(x86_64_host, inline(always))]
 pub(crate) fn sum8_squares(values: &[f32]) -> f32 {
     tree(lanes_of(values, |v| v * v))
 }

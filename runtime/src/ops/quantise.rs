@@ -6,6 +6,7 @@
     any(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"), not(all(feature = "q8", feature = "q4"))),
     allow(dead_code, reason = "the kernels there take some of this over; builds without integer matrices need little of it")
 )]
+#![cfg_attr(x86_64_host, allow(clippy::inline_always, reason = "compiled again for other instructions by `chip`"))]
 
 use super::math::MAGIC;
 use super::parts::parts;
@@ -16,6 +17,7 @@ pub(crate) const ACTIVATION_LIMIT: i32 = 32_767;
 pub(crate) const CACHE_LIMIT: i32 = 127;
 
 /// The largest magnitude of `x`; NaN if there is one, 0 if there is nothing.
+#[cfg_attr(x86_64_host, inline(always))]
 pub(crate) fn largest_magnitude(x: &[f32]) -> f32 {
     // Shifted by one, without their signs, patterns are in the order of the magnitudes.
     f32::from_bits(x.iter().map(|x| x.to_bits() << 1).fold(0, u32::max) >> 1)
@@ -30,6 +32,7 @@ pub(crate) fn rounded(value: f32, limit: i32) -> i32 {
 }
 
 /// The codes of `x` in 16 bits, and zeros after them; returns the scale, `max |x| / 32767`.
+#[cfg_attr(x86_64_host, inline(always))]
 pub(crate) fn quantise(codes: &mut [i16], x: &[f32]) -> f32 {
     let largest = largest_magnitude(x);
     let inverse = ACTIVATION_LIMIT as f32 / largest;

@@ -9,8 +9,12 @@ use crate::ops::quantise;
 pub(crate) use super::integer_rows::matvec_integer;
 #[cfg(not(all(feature = "q8", target_os = "none", any(target_arch = "arm", target_arch = "riscv32"))))]
 pub(crate) use integer::matvec as matvec_integer;
+
+/// As [`quantise::group_sums`]; the order is always their own.
 #[cfg(feature = "q4")]
-pub(crate) use quantise::group_sums;
+pub(crate) fn group_sums(sums: &mut [i32], codes: &[i16], group: usize, _: DType) {
+    quantise::group_sums(sums, codes, group);
+}
 
 /// The codes of `x` in 16 bits, in the order in which the kernel for this type of matrix wants them: here always their own.
 pub(crate) fn quantise(codes: &mut [i16], x: &[f32], _: DType) -> f32 {

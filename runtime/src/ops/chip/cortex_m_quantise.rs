@@ -88,7 +88,7 @@ fn blocks(codes: &mut [i16], x: &[f32], inverse: f32, dtype: DType) {
 /// `sums[g]` = the sum of the codes of group g, for groups of `group` codes.
 #[cfg(feature = "q4")]
 #[inline(never)]
-pub(crate) fn group_sums(sums: &mut [i32], codes: &[i16], group: usize) {
+pub(crate) fn group_sums(sums: &mut [i32], codes: &[i16], group: usize, _: DType) {
     if group == 0 {
         return;
     }

@@ -15,9 +15,14 @@ pub(crate) const SOFT_FLOAT: bool = cfg!(all(
 ));
 
 #[cfg(not(all(target_arch = "arm", target_os = "none", target_abi = "eabihf")))]
+#[cfg_attr(x86_64_host, allow(dead_code, unused_imports, reason = "the baseline there needs a part of it"))]
 mod any;
-#[cfg(not(all(target_arch = "arm", target_os = "none", target_abi = "eabihf")))]
+#[cfg(not(any(x86_64_host, all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))))]
 pub(crate) use any::*;
+#[cfg(x86_64_host)]
+pub(crate) mod x86_64;
+#[cfg(x86_64_host)]
+pub(crate) use x86_64::*;
 #[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))]
 mod cortex_m4f;
 #[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))]
@@ -32,12 +37,23 @@ mod cortex_m_kv;
 mod cortex_m_quantise;
 #[cfg(all(dsp, any(feature = "q8", feature = "q4")))]
 pub(crate) use {cortex_m_dsp::*, cortex_m_quantise::*};
-#[cfg(all(not(dsp), any(feature = "q8", feature = "q4")))]
+#[cfg(all(not(dsp), not(x86_64_host), any(feature = "q8", feature = "q4")))]
 mod any_integers;
-#[cfg(all(not(dsp), any(feature = "q8", feature = "q4")))]
+#[cfg(all(not(dsp), not(x86_64_host), any(feature = "q8", feature = "q4")))]
 pub(crate) use any_integers::*;
-#[cfg(all(not(dsp), feature = "q8", target_os = "none", any(target_arch = "arm", target_arch = "riscv32")))]
-mod integer_rows;
+
+/// What the order of an activation's codes depends on, where a machine wants another than their own.
+#[cfg(not(x86_64_host))]
+pub(crate) type Form = crate::format::DType;
+/// The order that the kernel for this matrix wants.
+#[cfg(not(x86_64_host))]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a constant in firmware with one type of weights")]
+pub(crate) fn form(w: &crate::format::TensorView<'_>) -> Form {
+    super::integer::only(w.dtype())
+}
+/// Whether kernels for q8 want the sums of an activation's codes, too.
+pub(crate) const SUMS_OF_Q8: bool = cfg!(x86_64_host);
 
 #[cfg(any(
     test,

@@ -1,0 +1,182 @@
+//! Rows of floats times a vector with AVX2 and F16C: the eight lanes of a sum are one register, and four rows are summed at a time, because an addition takes four cycles.
+//!
+//! The weights come from memory or a cache far away, one row after the other, so what comes next is fetched ahead. Twice as wide registers, which hold two rows, were no faster: the loads are what takes
+//! the time.
+
+use core::arch::x86_64::*;
+
+/// How far ahead of what is multiplied the weights of long rows are fetched, in bytes.
+const AHEAD: usize = 512;
+/// Of shorter rows, all together up to so many bytes, the next ones are fetched.
+const NEAR: usize = 16_384;
+/// Bytes that come from memory together.
+const LINE: usize = 64;
+
+/// Elements as they lie in memory, at any address.
+pub(super) trait Stored {
+    /// Bytes of one.
+    const BYTES: usize;
+
+    /// Eight of them widened.
+    ///
+    /// # Safety
+    /// There are eight elements at `from`, and the machine has AVX2 and F16C.
+    unsafe fn widen8(from: *const u8) -> __m256;
+}
+
+/// Single precision.
+pub(super) struct F32;
+/// IEEE half precision.
+pub(super) struct F16;
+/// bfloat16.
+pub(super) struct Bf16;
+
+impl Stored for F32 {
+    const BYTES: usize = 4;
+    #[inline(always)]
+    unsafe fn widen8(from: *const u8) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_ps(from.cast()) }
+    }
+}
+
+impl Stored for F16 {
+    const BYTES: usize = 2;
+    #[inline(always)]
+    unsafe fn widen8(from: *const u8) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+    }
+}
+
+impl Stored for Bf16 {
+    const BYTES: usize = 2;
+    #[inline(always)]
+    unsafe fn widen8(from: *const u8) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())))) }
+    }
+}
+
+/// Rows of a matrix and what they are multiplied by.
+macro_rules! matvec {
+    ($name:ident, $stored:ident) => {
+        /// `out[r] = dot8(row r, x)`; `rows` are the bytes of at least as many rows as `out` has elements.
+        #[target_feature(enable = "avx2,f16c")]
+        pub(super) fn $name(out: &mut [f32], rows: &[u8], x: &[f32]) {
+            // SAFETY: the function needs AVX2 and F16C as the callee does.
+            unsafe { matvec::<$stored>(out, rows, x) }
+        }
+    };
+}
+
+matvec!(matvec_f32, F32);
+matvec!(matvec_f16, F16);
+matvec!(matvec_bf16, Bf16);
+
+/// # Safety
+/// The machine has AVX2 and F16C.
+#[inline(always)]
+unsafe fn matvec<S: Stored>(out: &mut [f32], rows: &[u8], x: &[f32]) {
+    let stride = x.len() * S::BYTES;
+    if rows.len() / stride.max(1) < out.len() {
+        return out.fill(0.0);
+    }
+    let mut row = rows.as_ptr();
+    let (fours, rest) = out.as_chunks_mut::<4>();
+    for four in fours {
+        // SAFETY: the length was compared above: four more rows begin at `row`. The machine is as the caller promised.
+        unsafe {
+            _mm_storeu_ps(four.as_mut_ptr(), tree4(lanes::<S, 4, true>(row, stride, x)));
+            row = row.add(4 * stride);
+        }
+    }
+    for y in rest {
+        // SAFETY: as above, one row.
+        unsafe {
+            let [lanes] = lanes::<S, 1, true>(row, stride, x);
+            *y = tree(lanes);
+            row = row.add(stride);
+        }
+    }
+}
+
+/// The lanes of the products of `x` with `R` rows, which are `stride` bytes apart. With `STREAM` what follows `R` such rows is fetched meanwhile.
+///
+/// # Safety
+/// `R` rows as long as `x` begin at `row`, and the machine has AVX2 and F16C.
+#[inline(always)]
+pub(super) unsafe fn lanes<S: Stored, const R: usize, const STREAM: bool>(row: *const u8, stride: usize, x: &[f32]) -> [__m256; R] {
+    // SAFETY: no load goes past the end of a row, as the caller promised that they are as long as `x`: all are of whole eights that `x` has too, but for the last, which is of a copy. What is fetched
+    // ahead may lie anywhere.
+    unsafe {
+        let mut sums = [_mm256_setzero_ps(); R];
+        let mut at = row;
+        // Where the next rows begin; of long rows the streams themselves.
+        let ahead = if R * stride <= NEAR { R * stride } else { AHEAD };
+        let lines = x.chunks_exact(LINE / S::BYTES);
+        let rest = lines.remainder();
+        for line in lines {
+            if STREAM {
+                for r in 0..R {
+                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(r * stride + ahead).cast());
+                }
+            }
+            for eight in line.as_chunks::<8>().0 {
+                at = add_products::<S, R>(&mut sums, at, stride, _mm256_loadu_ps(eight.as_ptr()));
+            }
+        }
+        let (eights, rest) = rest.as_chunks::<8>();
+        for eight in eights {
+            at = add_products::<S, R>(&mut sums, at, stride, _mm256_loadu_ps(eight.as_ptr()));
+        }
+        if !rest.is_empty() {
+            // Zeros behind the end add +0 to their lanes, which changes no bit.
+            let mut x = [0f32; 8];
+            for (to, from) in x.iter_mut().zip(rest) {
+                *to = *from;
+            }
+            let x = _mm256_loadu_ps(x.as_ptr());
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let mut w = [0u8; 32];
+                core::ptr::copy_nonoverlapping(at.add(r * stride), w.as_mut_ptr(), rest.len() * S::BYTES);
+                *sum = _mm256_add_ps(*sum, _mm256_mul_ps(S::widen8(w.as_ptr()), x));
+            }
+        }
+        sums
+    }
+}
+
+/// Adds the products of eight elements of each row and `x`; returns where the rows go on.
+///
+/// # Safety
+/// There are eight elements at `at` and at each of the next `R` - 1 multiples of `stride` behind it, and the machine has AVX2 and F16C.
+#[inline(always)]
+unsafe fn add_products<S: Stored, const R: usize>(sums: &mut [__m256; R], at: *const u8, stride: usize, x: __m256) -> *const u8 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for (r, sum) in sums.iter_mut().enumerate() {
+            *sum = _mm256_add_ps(*sum, _mm256_mul_ps(S::widen8(at.add(r * stride)), x));
+        }
+        at.add(8 * S::BYTES)
+    }
+}
+
+/// The lanes of one sum, added up: `((a0 + a4) + (a2 + a6)) + ((a1 + a5) + (a3 + a7))`.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn tree(lanes: __m256) -> f32 {
+    let fours = _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps::<1>(lanes));
+    let pairs = _mm_add_ps(fours, _mm_movehl_ps(fours, fours));
+    _mm_cvtss_f32(_mm_add_ss(pairs, _mm_shuffle_ps::<1>(pairs, pairs)))
+}
+
+/// The lanes of four sums, each added up as by [`tree`].
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn tree4(lanes: [__m256; 4]) -> __m128 {
+    let [a, b, c, d] = lanes.map(|lanes| _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps::<1>(lanes)));
+    let ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+    let cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+    _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab))
+}
