@@ -10,6 +10,8 @@
 //! session.generate("Once upon a time", 200, &mut uart)?;
 //! ```
 //!
+//! Small networks of layers (keyword spotting, anomaly detection, gestures) are a [`Predictor`], run by a [`Prediction`].
+//!
 //! Files that arrive at run time go through [`format::file::ModelFile::open`] and [`Model::bind`].
 #![cfg_attr(not(any(test, feature = "std")), no_std)]
 #![deny(unsafe_code)]
@@ -41,6 +43,8 @@ pub use arena::{Arena, Memory};
 pub use dmexp_macros::include_model;
 #[cfg(any(feature = "llama", feature = "dormouse"))]
 pub use model::Model;
+#[cfg(feature = "sequential")]
+pub use models::sequential::{Prediction, Predictor};
 #[cfg(any(feature = "llama", feature = "dormouse"))]
 pub use network::Network;
 pub use sampler::Sampler;

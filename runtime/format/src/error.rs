@@ -308,6 +308,24 @@ pub enum Error {
         /// The position of the step.
         position: u32,
     },
+    /// An element of a result of a sequential model is NaN or infinite: an input is not finite or too large, or the weights are.
+    NonFiniteResult {
+        /// Which of the model's outputs.
+        output: u32,
+        /// The element within it.
+        element: u32,
+    },
+    /// A number that an embedding has no row for.
+    NoRow {
+        /// The layer's number.
+        layer: u32,
+        /// Which of the numbers that it was given.
+        element: u32,
+        /// The number's bit pattern (an `f32`).
+        found: u32,
+        /// How many rows there are.
+        rows: u32,
+    },
     /// This machine's float arithmetic does not give the canonical results: rounding mode, flush-to-zero, or a replaced float routine.
     ArithmeticSelfCheck {
         /// Which of the known operations differed.

@@ -147,6 +147,15 @@ impl fmt::Display for Error {
             Self::NonFiniteLogits { position } => {
                 write!(f, "the logits at position {position} are not all finite")
             }
+            Self::NonFiniteResult { output, element } => write!(f, "element {element} of output {output} is not finite"),
+            Self::NoRow { layer, element, found, rows } => {
+                write!(
+                    f,
+                    "layer {layer}: number {element} is {}, the embedding has rows 0 to {}",
+                    f32::from_bits(found),
+                    rows.saturating_sub(1)
+                )
+            }
             Self::ArithmeticSelfCheck { operation, found, expected } => write!(
                 f,
                 "this machine's float arithmetic is not IEEE as set up now (check {operation}: {found:08x}, not {expected:08x}): rounding mode, flush-to-zero or replaced float routines; \

@@ -6,3 +6,5 @@ mod copies;
 pub mod dormouse;
 #[cfg(feature = "llama")]
 pub mod llama;
+#[cfg(feature = "sequential")]
+pub mod sequential;

@@ -15,6 +15,8 @@ pub(crate) mod chip;
 #[cfg(any(feature = "dormouse", test))]
 pub mod columns;
 pub mod convert;
+#[cfg(feature = "sequential")]
+pub mod elementwise;
 pub mod ffn;
 pub(crate) mod integer;
 pub mod kv;
@@ -25,7 +27,7 @@ pub mod norm;
 pub(crate) mod parts;
 pub(crate) mod portable;
 pub(crate) mod quantise;
-#[cfg(any(feature = "dormouse", test))]
+#[cfg(any(feature = "dormouse", feature = "sequential", test))]
 pub(crate) mod rare;
 pub mod rope;
 pub mod sum;

@@ -24,9 +24,28 @@ impl<'a, T> Iterator for Parts<'a, T> {
     }
 }
 
+/// The next `len` elements of `rest`, which is then what follows them; fewer where there are no more.
+#[inline]
+pub(crate) fn next_mut<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
+    let all = core::mem::take(rest);
+    let at = len.min(all.len());
+    let (part, after) = all.split_at_mut_checked(at).unwrap_or_default();
+    *rest = after;
+    part
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parts;
+    use super::{next_mut, parts};
+
+    #[test]
+    fn parts_to_write_come_one_after_the_other() {
+        let mut all = [1, 2, 3, 4, 5];
+        let mut rest = &mut all[..];
+        assert_eq!((next_mut(&mut rest, 2), next_mut(&mut rest, 0)), (&mut [1, 2][..], &mut [][..]));
+        assert_eq!(next_mut(&mut rest, 9), [3, 4, 5]);
+        assert!(next_mut(&mut rest, 1).is_empty());
+    }
 
     #[test]
     fn parts_are_chunks() {

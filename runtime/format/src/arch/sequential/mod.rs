@@ -7,6 +7,7 @@
 mod golden;
 mod layer;
 mod ops;
+mod plan;
 mod shapes;
 mod tensors;
 mod view;
@@ -17,6 +18,7 @@ mod tests;
 pub use golden::{GOLDEN_INPUTS, GOLDEN_OUTPUTS, Samples};
 pub use layer::{Flags, LAYER_RECORD_LEN, Layer, NO_AXIS, SIZE_LIMIT};
 pub use ops::{Activation, Interpolation, Op, Padding};
+pub use plan::{SLOT_WORDS, Slot, SlotWords, Usage, plan, scratch_words, works_in_place};
 pub use shapes::{pad_before, resample_from, shape, window_len};
 pub use tensors::{Role, Wanted, check_tensors};
 pub use view::{HEAD_LEN, LABEL_LIMIT, LAYER_LIMIT, LINK_LIMIT, NODE_LIMIT, NODE_RECORD_LEN, Node, Sequential};

@@ -1,0 +1,134 @@
+//! Depthwise and separable convolutions: a filter for each channel and multiplier, whose results are `dot8` over the taps, those outside the input being zero.
+//!
+//! Eight filters are taken at a time over all places, with their weights widened once: quantised weights too are used as floats here, scale times integer.
+
+use super::dense::{add, product};
+use super::grid::{Grid, Place};
+use super::step::Call;
+use crate::format::{Error, TensorView};
+use crate::ops::parts::next_mut;
+use crate::ops::sum::tree;
+
+/// Filters that are taken at a time.
+pub(super) const BLOCK: usize = 8;
+/// The most taps whose weights are kept at hand.
+const TAPS: usize = 32;
+
+/// A depthwise convolution.
+pub(super) fn run(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let grid = Grid::new(&call.step.layer, call.input, call.output);
+    let (kernel, bias) = (call.tensor(0), call.tensor(1));
+    filters(call.out, call.x, &grid, &kernel);
+    let mut rest = &mut *call.out;
+    while !rest.is_empty() && kernel.rows() > 0 {
+        add(next_mut(&mut rest, kernel.rows()), &bias);
+    }
+    call.activate();
+    Ok(())
+}
+
+/// A depthwise convolution, then one of one tap.
+pub(super) fn run_separable(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let grid = Grid::new(&call.step.layer, call.input, call.output);
+    let (depthwise, pointwise, bias) = (call.tensor(0), call.tensor(1), call.tensor(2));
+    let places = grid.output.into_iter().fold(1, usize::saturating_mul);
+    let (middle, codes) = call.scratch.split_at_mut_checked(places.saturating_mul(depthwise.rows())).unwrap_or_default();
+    filters(middle, call.x, &grid, &depthwise);
+    let mut rest = &mut *call.out;
+    for x in crate::ops::parts::parts(middle, depthwise.rows()) {
+        product(next_mut(&mut rest, pointwise.rows()), &pointwise, x, codes, &bias);
+    }
+    call.activate();
+    Ok(())
+}
+
+/// `out[place][filter]` for every filter of `kernel`, (channels * multiplier, taps).
+fn filters(out: &mut [f32], x: &[f32], grid: &Grid, kernel: &TensorView<'_>) {
+    let (count, taps) = (kernel.rows(), kernel.cols());
+    let Some(multiplier) = count.checked_div(grid.channels).filter(|multiplier| *multiplier > 0) else { return };
+    let mut weights = [[0.0; BLOCK]; TAPS];
+    let mut first = 0;
+    while first < count {
+        for (tap, weights) in weights.iter_mut().enumerate().take(taps) {
+            *weights = weights_of(kernel, first, tap);
+        }
+        let channels = channels_of(first, count, multiplier);
+        for (number, place) in grid.places().enumerate() {
+            let sums = window(x, grid, place, &channels, |tap| match weights.get(tap) {
+                Some(weights) => *weights,
+                None => weights_of(kernel, first, tap),
+            });
+            let start = number.wrapping_mul(count).wrapping_add(first);
+            for (y, sum) in out.get_mut(start..).unwrap_or_default().iter_mut().zip(sums).take(count.saturating_sub(first)) {
+                *y = sum;
+            }
+        }
+        first = first.saturating_add(BLOCK);
+    }
+}
+
+#[inline(never)]
+fn weights_of(kernel: &TensorView<'_>, first: usize, tap: usize) -> [f32; BLOCK] {
+    let mut weights = [0.0; BLOCK];
+    for (j, weight) in weights.iter_mut().enumerate() {
+        let filter = first.wrapping_add(j);
+        *weight = if filter < kernel.rows() { kernel.get_f32(filter.wrapping_mul(kernel.cols()).wrapping_add(tap)) } else { 0.0 };
+    }
+    weights
+}
+
+/// The channels that a block of filters reads.
+#[derive(Clone, Copy)]
+pub(super) enum Channels {
+    /// Eight that lie one after the other.
+    Run(usize),
+    /// Any; of a filter that is not there, the first.
+    Any([usize; BLOCK]),
+}
+
+/// The channels of the filters from `first` on, of `count`, each channel having `multiplier` of them.
+pub(super) fn channels_of(first: usize, count: usize, multiplier: usize) -> Channels {
+    if multiplier == 1 && first.saturating_add(BLOCK) <= count {
+        return Channels::Run(first);
+    }
+    let mut channels = [0; BLOCK];
+    for (j, channel) in channels.iter_mut().enumerate() {
+        let filter = first.saturating_add(j);
+        *channel = if filter < count { filter.checked_div(multiplier).unwrap_or(0) } else { 0 };
+    }
+    Channels::Any(channels)
+}
+
+/// For eight filters: `sum8` over the taps of the window at `place` of weight and input.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "the closure must be inlined into the loop")]
+pub(super) fn window(x: &[f32], grid: &Grid, place: Place, channels: &Channels, weight: impl Fn(usize) -> [f32; BLOCK]) -> [f32; BLOCK] {
+    let mut lanes = [[0.0f32; BLOCK]; 8];
+    grid.for_taps(place, |tap, at| {
+        let start = at.wrapping_mul(grid.channels);
+        let values = values(x, start, channels);
+        if let Some(lane) = lanes.get_mut(tap & 7) {
+            for ((sum, weight), value) in lane.iter_mut().zip(weight(tap)).zip(values) {
+                *sum += weight * value;
+            }
+        }
+    });
+    let mut sums = [0.0; BLOCK];
+    let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
+    let low = l0.into_iter().zip(l1).zip(l2).zip(l3);
+    let high = l4.into_iter().zip(l5).zip(l6).zip(l7);
+    for (sum, ((((a0, a1), a2), a3), (((a4, a5), a6), a7))) in sums.iter_mut().zip(low.zip(high)) {
+        *sum = tree([a0, a1, a2, a3, a4, a5, a6, a7]);
+    }
+    sums
+}
+
+/// The inputs of eight filters at the place that begins at `start`.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a load in the innermost loop")]
+fn values(x: &[f32], start: usize, channels: &Channels) -> [f32; BLOCK] {
+    match channels {
+        Channels::Run(first) => x.get(start.wrapping_add(*first)..).and_then(|x| x.first_chunk()).copied().unwrap_or_default(),
+        Channels::Any(channels) => channels.map(|channel| x.get(start.wrapping_add(channel)).copied().unwrap_or(0.0)),
+    }
+}

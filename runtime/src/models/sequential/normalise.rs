@@ -1,0 +1,170 @@
+//! Normalisations, and the softmax along any axis: statistics are canonical sums over the natural order of what they are about.
+#![allow(clippy::unnecessary_wraps, reason = "as every kernel")]
+
+use super::step::Call;
+use super::walk::{Walk, strides};
+use crate::format::arch::sequential::{Flags, Op};
+use crate::format::{Error, TensorView};
+use crate::ops::math::{exp, sqrt};
+use crate::ops::parts::next_mut;
+use crate::ops::sum::tree;
+
+/// The largest factor of a unit normalisation.
+const LARGEST: f32 = 1e12;
+/// Channels that are taken at a time.
+const BLOCK: usize = 8;
+
+/// gamma and beta of a layer; 1 and 0 where it has none.
+struct Affine<'a> {
+    gamma: Option<TensorView<'a>>,
+    beta: Option<TensorView<'a>>,
+}
+
+impl<'a> Affine<'a> {
+    /// With the place of the first tensor after them.
+    fn of(call: &Call<'_, 'a>) -> (Self, usize) {
+        let flags = call.step.layer.flags;
+        let (scale, center) = (flags.has(Flags::SCALE), flags.has(Flags::CENTER));
+        let gamma = if scale { Some(call.tensor(0)) } else { None };
+        let beta = if center { Some(call.tensor(usize::from(scale))) } else { None };
+        (Self { gamma, beta }, usize::from(scale).wrapping_add(usize::from(center)))
+    }
+
+    fn at(&self, index: usize) -> (f32, f32) {
+        (self.gamma.map_or(1.0, |gamma| gamma.get_float(index)), self.beta.map_or(0.0, |beta| beta.get_float(index)))
+    }
+}
+
+/// By moving mean and variance: `s = gamma / sqrt(variance + eps)`, `y = (x - mean) * s + beta`.
+pub(super) fn batch(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (affine, first) = Affine::of(call);
+    let (mean, variance) = (call.tensor(first), call.tensor(first.wrapping_add(1)));
+    let (channels, eps) = (call.output.cols() as usize, call.step.layer.a);
+    let mut start = 0;
+    while start < channels {
+        let (mut means, mut scales, mut betas) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
+        for (j, ((m, s), b)) in means.iter_mut().zip(&mut scales).zip(&mut betas).enumerate() {
+            let channel = start.wrapping_add(j);
+            let (gamma, beta) = affine.at(channel);
+            (*m, *s, *b) = (mean.get_float(channel), gamma / sqrt(variance.get_float(channel) + eps), beta);
+        }
+        let mut rest = &mut *call.out;
+        while !rest.is_empty() {
+            let row = next_mut(&mut rest, channels);
+            for (((y, m), s), b) in row.iter_mut().skip(start).zip(means).zip(scales).zip(betas) {
+                *y = (*y - m) * s + b;
+            }
+        }
+        start = start.saturating_add(BLOCK);
+    }
+    Ok(())
+}
+
+/// The canonical sum of `term` of the elements at these offsets.
+fn sum(x: &[f32], offsets: &Walk, term: impl Fn(f32) -> f32) -> f32 {
+    let mut lanes = [0.0; 8];
+    let mut lane = 0usize;
+    for at in offsets.clone() {
+        if let (Some(sum), Some(value)) = (lanes.get_mut(lane), x.get(at)) {
+            *sum += term(*value);
+        }
+        lane = lane.wrapping_add(1) & 7;
+    }
+    tree(lanes)
+}
+
+/// `y = ((x - mean) * r) * gamma + beta` with the mean of `count` elements and `r = 1 / sqrt(mean of the squares of (x - mean) + eps)`.
+fn normalise(x: &mut [f32], offsets: &Walk, count: usize, eps: f32, affine: impl Fn(usize) -> (f32, f32)) {
+    let count = count as f32;
+    let mean = sum(x, offsets, |value| value) / count;
+    let variance = sum(x, offsets, |value| (value - mean) * (value - mean)) / count;
+    let r = 1.0 / sqrt(variance + eps);
+    for (place, at) in offsets.clone().enumerate() {
+        if let Some(y) = x.get_mut(at) {
+            let (gamma, beta) = affine(place);
+            *y = ((*y - mean) * r) * gamma + beta;
+        }
+    }
+}
+
+/// Calls `each` with the offsets over the layer's axes, in the order in which it names them, for every place on the others; and with how many there are.
+fn over_axes(call: &mut Call<'_, '_>, mut each: impl FnMut(&mut [f32], &Walk, usize)) {
+    let (sizes, steps) = (call.output.padded(), strides(call.output.padded()));
+    let axis = |axis: u8| {
+        let axis = usize::from(axis);
+        (sizes.get(axis).map_or(1, |size| *size as usize), steps.get(axis).copied().unwrap_or(0))
+    };
+    let named = call.step.layer.axes;
+    // Those that are not used name no axis: one element, no stride.
+    let count = named.into_iter().fold(1usize, |count, name| count.saturating_mul(axis(name).0));
+    let others = (0..4u8).map(|other| if named.contains(&other) { (1, 0) } else { axis(other) });
+    for start in Walk::new(0).axes(others) {
+        let inner = Walk::new(start.cast_signed()).axes(named.map(axis).into_iter());
+        each(call.out, &inner, count);
+    }
+}
+
+/// Over axes of one sample.
+pub(super) fn layer(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let ((affine, _), eps) = (Affine::of(call), call.step.layer.a);
+    over_axes(call, |x, offsets, count| normalise(x, offsets, count, eps, |place| affine.at(place)));
+    Ok(())
+}
+
+/// Over space and the channels of a group.
+pub(super) fn group(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let ((affine, _), eps) = (Affine::of(call), call.step.layer.a);
+    let channels = call.output.cols() as usize;
+    let groups = if call.step.layer.op == Op::GroupNormalization { call.step.layer.units as usize } else { channels };
+    let width = channels.checked_div(groups).unwrap_or(0);
+    let places = call.out.len().checked_div(channels).unwrap_or(0);
+    for group in 0..groups {
+        let first = group.wrapping_mul(width);
+        let offsets = Walk::new(first.cast_signed()).slower(width, 1).slower(places, channels.cast_signed());
+        let affine = |place: usize| affine.at(first.wrapping_add(place.checked_rem(width).unwrap_or(0)));
+        normalise(call.out, &offsets, places.saturating_mul(width), eps, affine);
+    }
+    Ok(())
+}
+
+/// `x * min(1 / sqrt(sum of the squares), 1e12)`.
+pub(super) fn unit(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    over_axes(call, |x, offsets, _| {
+        let factor = 1.0 / sqrt(sum(x, offsets, |value| value * value));
+        let factor = if factor > LARGEST { LARGEST } else { factor };
+        for at in offsets.clone() {
+            if let Some(y) = x.get_mut(at) {
+                *y *= factor;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// The softmax along the layer's axis.
+pub(super) fn softmax(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let [axis, ..] = call.step.layer.axes;
+    if u32::from(axis).wrapping_add(1) == call.output.rank() {
+        call.activate();
+        return Ok(());
+    }
+    over_axes(call, |x, offsets, _| {
+        let at = |x: &[f32], at: usize| x.get(at).copied().unwrap_or(f32::NEG_INFINITY);
+        let largest = offsets
+            .clone()
+            .map(|place| at(x, place))
+            .fold(f32::NEG_INFINITY, |largest, value| if value > largest { value } else { largest });
+        for place in offsets.clone() {
+            if let Some(y) = x.get_mut(place) {
+                *y = exp(*y - largest);
+            }
+        }
+        let total = sum(x, offsets, |value| value);
+        for place in offsets.clone() {
+            if let Some(y) = x.get_mut(place) {
+                *y /= total;
+            }
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! A predictor with its memory: inputs go in, [`Prediction::run`], results come out.
+
+use super::predictor::{Plan, Predictor};
+use super::step::{Call, Step};
+use crate::arena::Memory;
+use crate::format::arch::sequential::{SLOT_WORDS, Slot, SlotWords, works_in_place};
+use crate::format::{Dims, Error};
+use crate::ops::check::{all_finite, self_check};
+use core::ops::Range;
+
+/// A predictor with its memory, in which inputs and results lie too.
+///
+/// A run may use the place of an input for something else: each input is written anew before each run.
+#[derive(Debug)]
+pub struct Prediction<'m> {
+    predictor: Predictor<'m>,
+    slots: &'m [SlotWords],
+    memory: &'m mut [f32],
+    /// Whether recurrent layers begin from nothing at the next run.
+    fresh: bool,
+}
+
+impl<'m> Prediction<'m> {
+    /// Puts a prediction into `memory`, an [`Arena`](crate::Arena) of [`Predictor::arena_len`] bytes; what it held does not matter. Inputs are zeros until they are written.
+    ///
+    /// # Errors
+    /// [`Error::ArithmeticSelfCheck`] on a machine whose floats are not IEEE; [`Error::ArenaTooSmall`] with the bytes that are needed; those of
+    /// [`plan`](crate::format::arch::sequential::plan).
+    pub fn new<M: Memory + ?Sized>(predictor: Predictor<'m>, memory: &'m mut M) -> Result<Self, Error> {
+        self_check()?;
+        let memory = memory.words();
+        let found = size_of_val(memory) as u64;
+        let too_small = |table: usize, words: u32| {
+            let needed = (table as u64).saturating_mul(SLOT_WORDS as u64).saturating_add(u64::from(words)).saturating_mul(4);
+            Error::ArenaTooSmall { needed, found }
+        };
+        let (slots, memory, table, words) = match predictor.plan() {
+            Plan::Known { slots, words } => (slots, memory, 0, words),
+            Plan::Unknown(plan) => {
+                let nodes = predictor.num_nodes() as usize;
+                let (table, rest) = memory.split_at_mut_checked(nodes.saturating_mul(SLOT_WORDS)).ok_or(too_small(nodes, 0))?;
+                let (table, _) = table.as_chunks_mut::<SLOT_WORDS>();
+                let words = plan(&predictor, table)?;
+                (&*table, rest, nodes, words)
+            }
+        };
+        let memory = memory.get_mut(..words as usize).ok_or(too_small(table, words))?;
+        memory.fill(0);
+        Ok(Self { predictor, slots, memory: bytemuck::cast_slice_mut(memory), fresh: true })
+    }
+
+    /// The predictor.
+    pub const fn predictor(&self) -> &Predictor<'m> {
+        &self.predictor
+    }
+
+    /// The shape of input `number`, without the batch axis; `None` past the last.
+    pub fn input_shape(&self, number: u32) -> Option<Dims> {
+        self.slot(self.predictor.input_node(number)?).map(|slot| slot.shape)
+    }
+
+    /// The shape of output `number`, without the batch axis; `None` past the last.
+    pub fn output_shape(&self, number: u32) -> Option<Dims> {
+        self.slot(self.predictor.output_node(number)?).map(|slot| slot.shape)
+    }
+
+    /// The elements of input `number`, row-major; none past the last. To be written before each run.
+    pub fn input_mut(&mut self, number: u32) -> &mut [f32] {
+        let slot = self.predictor.input_node(number).and_then(|node| self.slot(node));
+        slot.and_then(|slot| self.memory.get_mut(range(&slot))).unwrap_or_default()
+    }
+
+    /// The elements of output `number`, row-major; none past the last. They are those of the last run.
+    pub fn output(&self, number: u32) -> &[f32] {
+        let slot = self.predictor.output_node(number).and_then(|node| self.slot(node));
+        slot.and_then(|slot| self.memory.get(range(&slot))).unwrap_or_default()
+    }
+
+    /// The largest element of the first output, of those its place: the class, where they stand for classes. The lowest where several are largest.
+    pub fn class(&self) -> u32 {
+        crate::ops::check::argmax(self.output(0)).map_or(0, |(place, _)| place)
+    }
+
+    /// Forgets the state of recurrent layers, which those of a predictor that streams keep between runs.
+    pub fn reset(&mut self) {
+        self.fresh = true;
+    }
+
+    /// Computes the results from the inputs.
+    ///
+    /// # Errors
+    /// [`Error::NoRow`] for a number that an embedding has no row for; [`Error::NonFiniteResult`] for a result that is not finite, as it is where an input is not or a result is past the range of
+    /// `f32`. A streaming prediction has then lost its state and begins anew.
+    pub fn run(&mut self) -> Result<(), Error> {
+        let fresh = self.fresh || !self.predictor.usage().streaming;
+        self.fresh = true;
+        for node in 0..self.predictor.num_nodes() {
+            if let Some(step) = self.predictor.step(node) {
+                self.call(node, &step, fresh)?;
+            }
+        }
+        for output in 0..self.predictor.num_outputs() {
+            let values = self.output(output);
+            if !all_finite(values) {
+                let element = values.iter().position(|value| !value.is_finite()).unwrap_or(0) as u32;
+                return Err(Error::NonFiniteResult { output, element });
+            }
+        }
+        self.fresh = false;
+        Ok(())
+    }
+
+    fn slot(&self, node: u32) -> Option<Slot> {
+        self.slots.get(node as usize).map(Slot::unpack)
+    }
+
+    /// Runs a layer on each of its inputs.
+    fn call(&mut self, node: u32, step: &Step<'_>, fresh: bool) -> Result<(), Error> {
+        let Some(own) = self.slot(node) else { return Ok(()) };
+        let inputs = self.predictor.num_links(node);
+        let axis = step.layer.axes.first().copied().unwrap_or(0);
+        let (scratch, scratch_len) = own.scratch;
+        let scratch = scratch as usize..(scratch as usize).saturating_add(scratch_len as usize);
+        let mut before = 0u32;
+        for place in 0..inputs {
+            let Some(from) = self.predictor.link(node, place).and_then(|from| self.slot(from)) else { continue };
+            let (mut x, out) = (range(&from), range(&own));
+            if place == 0 && works_in_place(step.layer.op) && x.len() == out.len() {
+                if x.start != out.start {
+                    self.memory.copy_within(x.clone(), out.start);
+                }
+                x = 0..0;
+            }
+            let scratch = if scratch.is_empty() { 0..0 } else { scratch.clone() };
+            // The plan keeps what a call uses apart.
+            let Ok([x, out, scratch]) = self.memory.get_disjoint_mut([x, out, scratch]) else { continue };
+            let (input, output) = (from.shape, own.shape);
+            (step.kernel)(&mut Call { step, place, inputs, before, x, input, out, output, scratch, fresh })?;
+            before = before.saturating_add(input.as_slice().get(usize::from(axis)).copied().unwrap_or(0));
+        }
+        Ok(())
+    }
+}
+
+fn range(slot: &Slot) -> Range<usize> {
+    let start = slot.offset as usize;
+    start..start.saturating_add(slot.shape.count() as usize)
+}
