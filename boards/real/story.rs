@@ -1,17 +1,11 @@
 //! The story: one layer of the model at a time, with the executor's other tasks in between.
 
+use crate::model::{ARENA, Line, Model};
 use core::fmt;
 use dmexp::format::Error;
 use dmexp::sampler::Settings;
-use dmexp::{Arena, Sampler, Session, Step, include_model};
+use dmexp::{Sampler, Session, Step};
 use embassy_futures::yield_now;
-use static_cell::ConstStaticCell;
-
-// Checked while this compiles: a damaged file does not build, nor one for which Cargo.toml lacks a feature of dmexp.
-include_model!(Story = "model.dmexp", context = 256, kv = f16);
-
-/// The memory that a session of this model needs, to the byte.
-static ARENA: ConstStaticCell<Arena<{ Story::ARENA_LEN }>> = ConstStaticCell::new(Arena::new());
 
 /// What the text begins with.
 const PROMPT: &str = "Once upon a time";
@@ -19,17 +13,17 @@ const PROMPT: &str = "Once upon a time";
 /// New tokens at most.
 const TOKENS: u32 = 240;
 
-/// Writes a story, or one line that says why there is none. `write` sends bytes and is false where that failed. Called once.
-pub(crate) async fn tell(mut write: impl FnMut(&[u8]) -> bool) {
-    if let Err(error) = attempt(&mut write).await {
+/// Writes a story, or one line that says why there is none. `write` sends bytes and is false where that failed; nothing is read. Called once.
+pub(crate) async fn run(mut write: impl FnMut(&[u8]) -> bool, _read: impl FnMut() -> Option<u8>) {
+    if let Err(error) = tell(&mut write).await {
         let _ = fmt::write(&mut Line(write), format_args!("dmexp: {error}\n"));
     }
 }
 
-async fn attempt(write: &mut impl FnMut(&[u8]) -> bool) -> Result<(), Error> {
+async fn tell(write: &mut impl FnMut(&[u8]) -> bool) -> Result<(), Error> {
     let mut send = |bytes: &[u8]| if write(bytes) { Ok(()) } else { Err(Error::Output) };
     let sampler = Sampler::new(Settings { temperature: 0.8, top_p: 0.9, seed: 1, ..Settings::GREEDY })?;
-    let mut session = Session::new(Story::bind(), ARENA.take(), sampler)?;
+    let mut session = Session::new(Model::bind(), ARENA.take(), sampler)?;
     session.prompt(PROMPT.as_bytes())?;
     send(PROMPT.as_bytes())?;
     let mut tokens = 0;
@@ -45,13 +39,4 @@ async fn attempt(write: &mut impl FnMut(&[u8]) -> bool) -> Result<(), Error> {
         yield_now().await;
     }
     send(b"\n")
-}
-
-/// Formatted text to a function that sends bytes.
-struct Line<W>(W);
-
-impl<W: FnMut(&[u8]) -> bool> fmt::Write for Line<W> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if (self.0)(text.as_bytes()) { Ok(()) } else { Err(fmt::Error) }
-    }
 }

@@ -121,6 +121,11 @@ impl<'a> Session<'a> {
         self
     }
 
+    /// Ends texts at `stops` as well from now on, and no longer at those before.
+    pub fn set_stops(&mut self, stops: StopStrings<'a>) {
+        self.stops = stops;
+    }
+
     /// Goes on after an end-of-text token, if `ignore`.
     #[must_use]
     pub fn ignoring_end_of_text(mut self, ignore: bool) -> Self {

@@ -2,6 +2,7 @@
 
 use dmexp::format::KvDType;
 use dmexp::format::file::ModelFile;
+use dmexp::format::file::golden::{Golden, GoldenPosition, Goldens};
 use dmexp::{Arena, Model, Sampler, Session};
 
 dmexp::include_model!(
@@ -46,7 +47,15 @@ fn opened<const LEN: usize>(bytes: &[u8], context: u32, kv: KvDType, tokenizer: 
     all[0].clone()
 }
 
+fn vectors(goldens: Goldens<'_>) -> Vec<(KvDType, Vec<u32>, Vec<GoldenPosition>)> {
+    let parts = |golden: Golden<'_>| (golden.kv(), golden.tokens().collect(), golden.positions().collect());
+    goldens.map(parts).collect()
+}
+
 fn main() {
+    let file = ModelFile::open(include_bytes!("generated/tiny.dmexp")).unwrap();
+    assert_eq!(vectors(Two::goldens()), vectors(file.golden()));
+    assert!(Two::goldens().count() > 0 && One::goldens().count() == 0);
     let tokenizer = *Two::bind().tokenizer();
     let two = logits::<{ Two::ARENA_LEN }>(Two::bind());
     assert_eq!(two, opened::<{ Two::ARENA_LEN }>(include_bytes!("generated/tiny.dmexp"), 24, KvDType::F32, tokenizer));

@@ -11,7 +11,7 @@ const MODEL_SECTION: &str = ".dmexp_model";
 const MODEL_SYMBOLS: [&str; 2] = ["DMEXP_MODEL", "DMEXP_TENSOR_"];
 
 /// The end of the readable name of the arena's static.
-const ARENA_SYMBOL: &str = "::story::ARENA";
+const ARENA_SYMBOL: &str = "::ARENA";
 
 /// What a board's panic handler prints. Every handler under `boards/` writes it, so that a linked handler shows in the bytes
 /// of the image whatever became of its symbol.

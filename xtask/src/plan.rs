@@ -28,23 +28,52 @@ fn read() -> Outcome<String> {
 
 /// Refuses a plan that says other sizes than the linked firmware has.
 pub(crate) fn check(board: &Board, model: &Path, firmware: &Firmware) -> Outcome {
+    exact(board.name, &said(board.name, model, board.story_kv)?, firmware)?;
+    check_code(board, FULL, firmware)
+}
+
+/// Refuses a plan that keeps less for code, drivers and statics than a project's firmware takes of them.
+pub(crate) fn check_room(board: &str, model: &Path, kv: &str, firmware: &Firmware) -> Outcome {
+    let said = said(board, model, kv)?;
+    exact(board, &said, firmware)?;
+    let number = |part: &str, key: &str| said[part][key].as_u64().unwrap_or(0);
+    let statics = firmware.data + firmware.bss - firmware.arena;
+    for (name, kept, linked) in [
+        ("flash besides the model", number("flash", "code_bytes") + number("flash", "drivers_bytes"), firmware.code_without_model()),
+        ("RAM besides arena and stack", number("ram", "kept_bytes").saturating_sub(number("ram", "stack_bytes")), statics),
+    ] {
+        if linked > kept {
+            return Err(Failure::found_wrong(format!(
+                "{board}: dmexp plan keeps {kept} bytes of {name}, the linked firmware has {linked}"
+            )));
+        }
+        println!("  {name}: {linked} bytes linked of {kept} that dmexp plan keeps");
+    }
+    Ok(())
+}
+
+/// What `dmexp plan` says, as JSON.
+fn said(board: &str, model: &Path, kv: &str) -> Outcome<Value> {
     let mut plan = models::dmexp()?;
-    plan.arg("plan").arg(model).args(["--board", board.name, "--kv", board.story_kv, "--json"]);
-    let said: Value = serde_json::from_str(&process::capture(&mut plan)?)
-        .map_err(|error| Failure::found_wrong(format!("`{}` prints no JSON: {error}", process::shown(&plan))))?;
+    plan.arg("plan").arg(model).args(["--board", board, "--kv", kv, "--json"]);
+    serde_json::from_str(&process::capture(&mut plan)?)
+        .map_err(|error| Failure::found_wrong(format!("`{}` prints no JSON: {error}", process::shown(&plan))))
+}
+
+/// Refuses another model or arena than the plan says.
+fn exact(board: &str, said: &Value, firmware: &Firmware) -> Outcome {
     for (name, planned, linked) in [
         ("the model", &said["flash"]["model_bytes"], firmware.model + firmware.hot_weights),
         ("the arena with its cell", &said["ram"]["static_bytes"], firmware.arena),
     ] {
         if planned.as_u64() != Some(linked) {
             return Err(Failure::found_wrong(format!(
-                "{}: dmexp plan says {planned} bytes of {name}, the linked firmware has {linked}",
-                board.name
+                "{board}: dmexp plan says {planned} bytes of {name}, the linked firmware has {linked}"
             )));
         }
     }
     println!("  model and arena are what dmexp plan says");
-    check_code(board, FULL, firmware)
+    Ok(())
 }
 
 /// Refuses a table that is off.

@@ -19,7 +19,7 @@ Options:
 ";
 
 /// The feature of a board's firmware that answers `dmexp compare`.
-const FEATURE: &str = "probe";
+pub(crate) const FEATURE: &str = "probe";
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let (flags, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == "--check");

@@ -2,7 +2,7 @@
 
 use crate::elf::Firmware;
 use crate::failure::{Failure, Outcome};
-use crate::{models, new_firmware, paths, process, qemu, setup};
+use crate::{models, new_firmware, paths, plan, process, qemu, setup};
 use std::ffi::OsString;
 
 pub(crate) const HELP: &str = "\
@@ -49,10 +49,12 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     build(&chosen, if quick { "quick" } else { "release" })
 }
 
-/// Builds every board quickly, and projects for two of them: one whose folder has a linker script, and the one whose has not.
+/// Builds every board quickly, and projects for two of them, with the probe: one whose folder has a linker script, and the one whose has not.
 pub(crate) fn check() -> Outcome {
     build(BOARDS, "quick")?;
-    ["pico2", "esp32-c6"].into_iter().try_for_each(|board| new_firmware::check_real(board, "quick"))
+    new_firmware::check_list()?;
+    let options = ["--profile", "quick", "--features", "probe"];
+    ["pico2", "esp32-c6"].into_iter().try_for_each(|board| new_firmware::check_real(board, &options))
 }
 
 fn build(boards: &[(&str, &str)], profile: &str) -> Outcome {
@@ -66,6 +68,8 @@ fn build(boards: &[(&str, &str)], profile: &str) -> Outcome {
         let mut command = process::cargo();
         command.current_dir(&folder).args(["build", "--locked", "--quiet", "--profile", profile]);
         command.args(["--package", board, "--target", target]);
+        // Lints what it builds: clippy by itself would check the hardware crates once more.
+        command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
         let firmware = Firmware::read(&process::built(&mut command, board)?)?;
         if firmware.adds_in_rom {
             return Err(Failure::found_wrong(format!(
@@ -74,6 +78,7 @@ fn build(boards: &[(&str, &str)], profile: &str) -> Outcome {
         }
         let (flash, ram) = (firmware.code_without_model() + firmware.model, firmware.data + firmware.bss);
         println!("{board}: {flash} bytes of flash, {} of them the model; {ram} of RAM before the stack; not run here", firmware.model);
+        plan::check_room(board, &from, "f16", &firmware)?;
     }
     Ok(())
 }

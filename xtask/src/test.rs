@@ -163,7 +163,7 @@ fn lint_board(board: &board::Board) -> Outcome {
             .env("DMEXP_MODEL", board.model.export(qemu::DEFAULT_DTYPE)?)
             .args(["clippy", "--release", "--locked", "--target", board.target])
             .args(["--package", board.package, "--package", "dmexp-board-app"])
-            .args(["--features", &format!("{}/{}", board.package, board::MEASURE)])
+            .args(["--features", &format!("{0}/{1},{0}/{2}", board.package, board::MEASURE, probe::FEATURE)])
             .args(["--", "-D", "warnings"]),
     )
 }

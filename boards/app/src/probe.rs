@@ -42,7 +42,7 @@ fn about(command: &Command, memory: &'static [u8]) -> Result<About<'static>, Err
         firmware: concat!("dmexp-board-app ", env!("CARGO_PKG_VERSION")),
         board: env!("DMEXP_TARGET"),
         fingerprint: Story::FINGERPRINT,
-        goldens: None,
+        goldens: Some(Story::goldens()),
         ticks: TICKS,
         stack: Some(|| stack::peak() as u32),
     };

@@ -6,7 +6,7 @@ use super::output::{bytes, facts, grouped, json, table};
 use clap::Args;
 use dmexp_format::KvDType;
 use dmexp_tools::error::Error;
-use dmexp_tools::firmware::{self, Board, Request, STACK, Source};
+use dmexp_tools::firmware::{self, Board, Request, Source};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub(crate) struct Firmware {
     /// What the text begins with [default: "Once upon a time", or nothing where the context is short]
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// A checkout of dmexp to build with [default: the one that this command runs in, or else the repository]
+    /// A checkout of dmexp to build with [default: the one that this command runs in, else the one that it was built from, else the repository]
     #[arg(long, value_name = "DIR")]
     dmexp: Option<PathBuf>,
     /// Lists the boards
@@ -70,31 +70,37 @@ pub(crate) fn run(command: &Firmware) -> Outcome {
     }
     let out = command.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}-firmware", board.name)));
     let asked = Request { board, model, context: command.context, kv: command.kv, prompt: command.prompt.as_deref(), dmexp };
-    let fit = firmware::write(&asked, &out)?;
+    let plan = firmware::write(&asked, &out)?;
+    let model_bytes = plan.model_bytes;
+    let arena_bytes = plan.layout.total_bytes as u64;
+    let dmexp = match &asked.dmexp {
+        Source::Path(folder) => folder.to_string_lossy(),
+        Source::Git(address) => address.into(),
+    };
     if command.json {
-        let dmexp = match &asked.dmexp {
-            Source::Path(folder) => folder.to_string_lossy().into_owned(),
-            Source::Git(address) => address.clone(),
-        };
         let value = json!({
             "out": out.to_string_lossy(),
             "board": board.name,
-            "target": board.target,
-            "context": fit.context,
+            "target": board.target(),
+            "context": plan.context,
             "kv": asked.kv.name(),
-            "model_bytes": fit.model,
-            "arena_bytes": fit.arena,
+            "model_bytes": model_bytes,
+            "arena_bytes": arena_bytes,
             "dmexp": dmexp,
         });
         return Ok(json(&value)?);
     }
     let mut text = io::stdout().lock();
-    writeln!(text, "{}: firmware for {}", out.display(), board.title)?;
-    let room = board.model_room().unwrap_or(board.flash());
+    writeln!(text, "{}: firmware for {}", out.display(), board.title())?;
+    let ram = plan.board.banks.first().map_or(0, |(_, bytes)| *bytes);
     let rows = [
-        ("model", format!("{} of {}", bytes(fit.model), grouped(room))),
-        ("arena", format!("{} of {} of RAM, {} of which are kept for the stack", bytes(fit.arena), grouped(board.ram()), grouped(STACK))),
-        ("context", format!("{} positions, keys and values in {}", fit.context, asked.kv)),
+        ("model", format!("{} of {} that the code leaves", bytes(model_bytes), grouped(plan.model_room))),
+        (
+            "arena",
+            format!("{} of {} of RAM, {} of which are kept for the stack", bytes(arena_bytes), grouped(ram), grouped(plan.board.kept)),
+        ),
+        ("context", format!("{} positions, keys and values in {}", plan.context, asked.kv)),
+        ("dmexp", format!("of {dmexp}; another checkout: --dmexp")),
     ];
     facts(&mut text, &rows)?;
     writeln!(text, "next:\n  cd {}\n  {}", word(&out.to_string_lossy()), board.next())?;
@@ -111,12 +117,20 @@ fn word(text: &str) -> String {
 fn list(as_json: bool) -> Outcome {
     if as_json {
         let boards = firmware::ALL.iter().map(|board| {
-            let room = board.model_room();
-            json!({ "name": board.name, "title": board.title, "target": board.target, "flash_bytes": board.flash(), "model_bytes": room, "ram_bytes": board.ram() })
+            let plan = board.plan();
+            json!({
+                "name": board.name,
+                "title": board.title(),
+                "target": board.target(),
+                "machine": board.machine(),
+                "flash_bytes": plan.code,
+                "model_bytes": (plan.model > 0).then_some(plan.model),
+                "ram_bytes": plan.banks.first().map(|(_, bytes)| bytes),
+            })
         });
         return Ok(json(&boards.collect::<Value>())?);
     }
-    let rows = firmware::ALL.iter().map(|board| [board.name, board.target, board.title].map(str::to_owned));
+    let rows = firmware::ALL.iter().map(|board| [board.name.to_owned(), board.target().to_owned(), board.title()]);
     writeln!(io::stdout(), "{}", table(["board", "target", ""], &[], rows))?;
     Ok(())
 }

@@ -88,7 +88,8 @@ fn rank(one: &Plan, other: &Plan) -> Ordering {
 }
 
 const METHOD: &str = "\
-Model and RAM: as the firmware links them. Code: of this project's firmware in this type, by `cargo xtask size`. Speed: instructions a weight that were counted on an emulator
+Model and RAM: as the firmware links them. Code: of this project's firmware in this type, by `cargo xtask size`; with what is kept it
+is what `dmexp new firmware` begins with. Speed: instructions a weight that were counted on an emulator
 in the steps of our story model (docs/plan.md), 1 to 2 cycles each, or by the manual's table of cycles for a Cortex-M4F; best and worst case of reading the flash at the same time or in
 between. For the beginning of a text: attention adds to every later position. What flash gives comes from manuals and, where --board says so, from assumptions. Nothing was measured on the boards
 themselves.";
@@ -143,21 +144,30 @@ fn print(file: &str, facts: &Facts, plan: &Plan) -> io::Result<()> {
         None => rows.push(("speed", format!("not known: nothing was measured in {} on a {}", types.join(", "), board.core.name()))),
     }
     let code = plan.code.map_or_else(|| "not known".to_owned(), grouped);
-    let total = facts.model_bytes + plan.code.unwrap_or(0);
+    let total = facts.model_bytes + plan.program_bytes();
     let room = if board.model > 0 {
         format!("{} for code, {} for the model", grouped(board.code), grouped(board.model))
     } else {
         grouped(board.code)
     };
-    rows.push(("flash", format!("{} model + {code} code ({}) = {} of {room}", grouped(facts.model_bytes), plan.code_set, grouped(total))));
+    rows.push((
+        "flash",
+        format!(
+            "{} model + {code} code ({}) + {} kept for drivers = {} of {room}",
+            grouped(facts.model_bytes),
+            plan.code_set,
+            grouped(board.drivers),
+            grouped(total)
+        ),
+    ));
     let ram: Vec<String> = board.banks.iter().map(|(name, bytes)| format!("{} {name}", grouped(*bytes))).collect();
     rows.push((
         "RAM",
         format!(
-            "{} arena with its cell + {} kept for the stack = {} of {}",
+            "{} arena with its cell + {} kept for the stack and drivers = {} of {}",
             grouped(plan.static_bytes()),
-            grouped(STACK_BYTES),
-            grouped(plan.static_bytes() + STACK_BYTES),
+            grouped(board.kept),
+            grouped(plan.static_bytes() + board.kept),
             ram.join(" + ")
         ),
     ));
@@ -202,8 +212,8 @@ fn all(facts: &Facts, plans: &[Plan]) -> String {
             if plan.fits() { "yes" } else { "no" }.to_owned(),
             speed.map_or_else(|| "-".to_owned(), |speed| rate(speed).replace(" tokens/s", "")),
             speed.map_or("-", |speed| if speed.limit == Limit::Core { "core" } else { "flash" }).to_owned(),
-            grouped(facts.model_bytes + plan.code.unwrap_or(0)),
-            grouped(plan.static_bytes() + STACK_BYTES),
+            grouped(facts.model_bytes + plan.program_bytes()),
+            grouped(plan.static_bytes() + plan.board.kept),
             plan.largest_context.map_or_else(|| "-".to_owned(), |context| context.to_string()),
         ]
     });
@@ -230,6 +240,7 @@ fn as_json(facts: &Facts, plan: &Plan) -> Value {
             "model_bytes": facts.model_bytes,
             "code_bytes": plan.code,
             "code_of": plan.code_set,
+            "drivers_bytes": board.drivers,
             "code_room": board.code,
             "model_room": plan.model_room,
         },
@@ -238,6 +249,7 @@ fn as_json(facts: &Facts, plan: &Plan) -> Value {
             "kv_bytes": layout.kv_bytes,
             "work_bytes": layout.work_bytes(),
             "static_bytes": plan.static_bytes(),
+            "kept_bytes": board.kept,
             "stack_bytes": STACK_BYTES,
             "banks": board.banks.iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes })).collect::<Vec<_>>(),
             "placement": placement,

@@ -4,8 +4,9 @@ mod boards;
 mod fit;
 mod project;
 #[cfg(test)]
+mod template_tests;
+#[cfg(test)]
 mod tests;
 
 pub use boards::{ALL, Board};
-pub use fit::{Fit, STACK};
 pub use project::{Request, Source, write};

@@ -1,11 +1,11 @@
 //! The files of a project.
 
 use super::boards::{Board, Kind, LINK, Port};
-use super::fit::{Fit, fit};
+use super::fit::fit;
 use crate::decode::Loaded;
 use crate::error::{Class, Error, Result};
 use crate::folder::FolderTarget;
-use crate::plan::Facts;
+use crate::plan::{Facts, Plan};
 use dmexp_format::KvDType;
 use dmexp_format::arch::Architecture;
 use dmexp_format::host;
@@ -36,10 +36,16 @@ impl Source {
         })
     }
 
-    /// The checkout that `start` lies in, or else the repository that this program was built from.
+    /// The checkout that `start` lies in, or else the one that this program was built from, or, where that is gone, the repository.
     pub fn around(start: &Path) -> Self {
+        Self::nearest(start, Path::new(env!("CARGO_MANIFEST_DIR")))
+    }
+
+    /// The checkout that `start` lies in, or that with the crate of this program at `built`, or the repository.
+    pub(super) fn nearest(start: &Path, built: &Path) -> Self {
         let checkout = start.ancestors().find_map(|folder| crate_in(&folder.join("runtime")));
-        checkout.unwrap_or_else(|| Self::Git(env!("CARGO_PKG_REPOSITORY").to_owned()))
+        let found = checkout.or_else(|| crate_in(&built.join("../runtime")));
+        found.unwrap_or_else(|| Self::Git(env!("CARGO_PKG_REPOSITORY").to_owned()))
     }
 
     /// The key of the dependency, and its value.
@@ -88,7 +94,7 @@ const SHORT: u32 = 128;
 ///
 /// # Errors
 /// [`Class::Request`] for a model that does not run or has no room on the board; those of [`Loaded::open`] and of a file that is not sound; [`Class::Unwritable`].
-pub fn write(request: &Request<'_>, out: &Path) -> Result<Fit> {
+pub fn write(request: &Request<'_>, out: &Path) -> Result<Plan> {
     let loaded = Loaded::open(request.model)?;
     host::verify(loaded.bytes()).map_err(|error| Error::damaged(error.to_string()).in_file(request.model))?;
     let file = loaded.file()?;
@@ -104,14 +110,14 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Fit> {
     }
     let facts_of_model = Facts::of(&loaded)?;
     let context = request.context.unwrap_or(facts_of_model.config.max_seq_len);
-    let fit = fit(request.board, &facts_of_model, context, request.kv).map_err(|error| error.in_file(request.model))?;
+    let plan = fit(request.board, &facts_of_model, context, request.kv).map_err(|error| error.in_file(request.model))?;
     let mut dtypes: Vec<_> =
         file.tensors().filter(|tensor| tensor.view.dims().rank() > 1).map(|tensor| tensor.view.dtype().name()).collect();
     dtypes.sort_unstable();
     dtypes.dedup();
     let features = features(request.board, &dtypes, request.kv, facts.kind);
     let prompt = request.prompt.unwrap_or(if context < SHORT { "" } else { "Once upon a time" });
-    let project = Project { request, fit, features, prompt };
+    let project = Project { request, plan: &plan, features, prompt };
 
     let files = project.files()?;
     let target = FolderTarget::new(out)?;
@@ -124,7 +130,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Fit> {
     }
     target.file("model.dmexp")?.write_all(loaded.bytes()).map_err(|source| target.failed(source))?;
     target.commit()?;
-    Ok(fit)
+    Ok(plan)
 }
 
 /// The features of `dmexp` that the firmware needs.
@@ -147,7 +153,7 @@ fn features(board: &Board, dtypes: &[&str], kv: KvDType, tokenizer: TokenizerKin
 /// A project before it is written.
 struct Project<'a> {
     request: &'a Request<'a>,
-    fit: Fit,
+    plan: &'a Plan,
     features: Vec<String>,
     prompt: &'a str,
 }
@@ -156,13 +162,13 @@ impl Project<'_> {
     /// Its files but for the model: where they lie in its folder, and their text.
     fn files(&self) -> Result<Vec<(&'static str, String)>> {
         let values = [
-            ("TITLE", self.request.board.title.to_owned()),
+            ("TITLE", self.request.board.title()),
             ("NAME", self.request.board.name.to_owned()),
-            ("TARGET", self.request.board.target.to_owned()),
-            ("CONTEXT", self.fit.context.to_string()),
+            ("TARGET", self.request.board.target().to_owned()),
+            ("CONTEXT", self.plan.context.to_string()),
             ("KV", self.request.kv.to_string()),
-            ("MODEL_BYTES", self.fit.model.to_string()),
-            ("ARENA_BYTES", self.fit.arena.to_string()),
+            ("MODEL_BYTES", self.plan.model_bytes.to_string()),
+            ("ARENA_BYTES", self.plan.layout.total_bytes.to_string()),
         ];
         let mut files = match &self.request.board.kind {
             Kind::Emulated { machine, base, port } => self.emulated(machine, base, port),
@@ -190,7 +196,7 @@ impl Project<'_> {
         );
         let words = if port.words { include_str!("templates/serial/words.rs") } else { "" };
         let serial = [include_str!("templates/serial.rs"), words, port.code, start].concat();
-        let more = if board.target.starts_with("thumbv6m") { ATOMICS } else { "" };
+        let more = if board.target().starts_with("thumbv6m") { ATOMICS } else { "" };
         let features: Vec<_> = self.features.iter().map(|feature| format!("\"{feature}\"")).collect();
         let values = [
             ("RT", rt.to_owned()),
@@ -202,9 +208,9 @@ impl Project<'_> {
             ("DMEXP", self.request.dmexp.keys()),
         ];
         [
-            ("Cargo.toml", include_str!("templates/Cargo.toml")),
+            ("Cargo.toml", include_str!("templates/emulated.toml")),
             // What cargo resolved for the repository's own boards, so that a project builds with versions that are known to work.
-            ("Cargo.lock", include_str!("../../../boards/Cargo.lock")),
+            ("Cargo.lock", include_str!("templates/emulated.lock")),
             (".cargo/config.toml", include_str!("templates/config.toml")),
             ("README.md", include_str!("templates/README.md")),
             ("build.rs", LINK),
@@ -221,15 +227,19 @@ impl Project<'_> {
         let Kind::Real { manifest, main, build, config, readme, brings_memory } = &self.request.board.kind else { return Ok(Vec::new()) };
         let mut files = vec![
             ("Cargo.toml", self.manifest(manifest)?),
-            ("Cargo.lock", include_str!("../../../boards/real/Cargo.lock").to_owned()),
+            ("Cargo.lock", include_str!("templates/real.lock").to_owned()),
             (".cargo/config.toml", (*config).to_owned()),
             ("README.md", (*readme).to_owned()),
             ("build.rs", (*build).to_owned()),
-            ("src/main.rs", changed(main, "#[path = \"../../story.rs\"]\n", "")?),
         ];
-        let story = include_str!("../../../boards/real/story.rs");
-        let story = changed(story, "\"model.dmexp\", context = 256, kv = f16", "\"../model.dmexp\", context = @CONTEXT@, kv = @KV@")?;
-        files.push(("src/story.rs", changed(&story, "\"Once upon a time\"", "@PROMPT@")?));
+        let main = changed(main, "#[path = \"../../model.rs\"]\n", "")?;
+        files.push(("src/main.rs", changed(&changed(&main, "../../probe.rs", "probe.rs")?, "../../story.rs", "story.rs")?));
+        let (model, story, probe) =
+            (include_str!("templates/real/model.rs"), include_str!("templates/real/story.rs"), include_str!("templates/real/probe.rs"));
+        let included = "\"../model.dmexp\", context = @CONTEXT@, kv = @KV@, board = \"@NAME@\"";
+        files.push(("src/model.rs", changed(model, "\"model.dmexp\", context = 256, kv = f16", included)?));
+        files.push(("src/story.rs", changed(story, "\"Once upon a time\"", "@PROMPT@")?));
+        files.push(("src/probe.rs", changed(probe, "env!(\"CARGO_BIN_NAME\")", "\"@NAME@\"")?));
         if !brings_memory {
             files.push(("memory.x", self.request.board.memory.to_owned()));
         }
@@ -240,12 +250,12 @@ impl Project<'_> {
     fn manifest(&self, text: &str) -> Result<String> {
         let wrong = || Error::new(Class::Damaged, "this program's own template of a manifest is broken").advise("report this");
         let parsed = |text: &str| text.parse::<Table>().map_err(|_| wrong());
-        let (mut board, workspace) = (parsed(text)?, parsed(include_str!("../../../boards/real/Cargo.toml"))?);
+        let (mut board, workspace) = (parsed(text)?, parsed(include_str!("templates/real/workspace.toml"))?);
         let shared = workspace.get("workspace").and_then(|table| table.get("dependencies")).and_then(Value::as_table).ok_or_else(wrong)?;
         let dependencies = board.get_mut("dependencies").and_then(Value::as_table_mut).ok_or_else(wrong)?;
         for (name, dependency) in dependencies.iter_mut() {
             let Some(own) = dependency.as_table_mut().filter(|table| table.contains_key("workspace")) else { continue };
-            let more = own.remove("features");
+            let (more, optional) = (own.remove("features"), own.remove("optional"));
             let mut whole = match shared.get(name).ok_or_else(wrong)? {
                 Value::String(version) => Table::from_iter([("version".to_owned(), Value::String(version.clone()))]),
                 Value::Table(table) => table.clone(),
@@ -255,6 +265,7 @@ impl Project<'_> {
                 let features = whole.entry("features").or_insert_with(|| Value::Array(Vec::new()));
                 features.as_array_mut().ok_or_else(wrong)?.extend(more);
             }
+            whole.extend(optional.map(|optional| ("optional".to_owned(), optional)));
             if name == "dmexp" {
                 whole.remove("path");
                 let (key, place) = self.request.dmexp.key();
@@ -263,9 +274,13 @@ impl Project<'_> {
             }
             *own = whole;
         }
-        let kept = [("dependencies", board.remove("dependencies")), ("profile", workspace.get("profile").cloned())];
+        let kept = [
+            ("features", board.remove("features")),
+            ("dependencies", board.remove("dependencies")),
+            ("profile", workspace.get("profile").cloned()),
+        ];
         let kept: Table = kept.into_iter().filter_map(|(name, table)| Some((name.to_owned(), table?))).collect();
-        Ok(format!("{}\n{kept}", include_str!("templates/real.Cargo.toml")))
+        Ok(format!("{}\n{kept}", include_str!("templates/real.toml")))
     }
 }
 

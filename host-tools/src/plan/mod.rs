@@ -87,13 +87,8 @@ impl Facts {
         }
     }
 
-    /// Bytes of code of our own firmware for such a model on the board of this name, where they were measured.
-    pub(crate) fn code_on(&self, board: &str) -> Option<u64> {
-        Measured::table().code(Board::find(board)?.core, self.code_set())
-    }
-
     /// What to do about a model that has no more than `room` bytes.
-    pub(crate) fn smaller(&self, room: u64) -> String {
+    fn smaller(&self, room: u64) -> String {
         let smaller = [DType::Bf16, DType::Q8, DType::Q4].map(|dtype| (dtype, self.bytes_in(dtype)));
         match smaller.iter().find(|(_, bytes)| *bytes <= room) {
             Some((dtype, bytes)) => format!("what fits: an export with --dtype {dtype}, about {bytes} bytes"),
@@ -123,11 +118,13 @@ pub struct Plan {
     pub context: u32,
     /// How keys and values are kept.
     pub kv: KvDType,
+    /// Bytes of the model, as it is linked.
+    pub model_bytes: u64,
     /// Bytes of code of a firmware that tells a story with such a model, as it was measured on this core; `None` where it was not.
     pub code: Option<u64>,
     /// Which firmware that was.
     pub code_set: &'static str,
-    /// Bytes of flash for the model: what the code leaves, or a memory of its own.
+    /// Bytes of flash for the model: what the code and the drivers leave, or a memory of its own.
     pub model_room: u64,
     /// The session's memory.
     pub layout: LlamaLayout,
@@ -172,15 +169,18 @@ impl Plan {
         if placement.is_none() {
             refusals.push(fit::refusal(config, (context, kv), &layout, &banks, board.name, &Options));
         }
-        let model_room = if board.model > 0 { board.model } else { board.code.saturating_sub(code.unwrap_or(0)) };
+        let program_bytes = code.unwrap_or(0) + board.drivers;
+        let model_room = if board.model > 0 { board.model } else { board.code.saturating_sub(program_bytes) };
         if facts.model_bytes > model_room {
             let (bytes, smaller) = (facts.model_bytes, facts.smaller(model_room));
-            refusals.push(format!("the model is {bytes} bytes, and {} has room for {model_room} beside the code; {smaller}", board.name));
+            let beside = if board.model > 0 { "" } else { " beside the code" };
+            refusals.push(format!("the model is {bytes} bytes, and {} has room for {model_room}{beside}; {smaller}", board.name));
         }
         Ok(Self {
             board,
             context,
             kv,
+            model_bytes: facts.model_bytes,
             code,
             code_set,
             model_room,
@@ -192,9 +192,19 @@ impl Plan {
         })
     }
 
+    /// The most positions whose arena has room in the first bank of a board.
+    pub(crate) fn largest_in_first_bank(facts: &Facts, board: &Board, kv: KvDType) -> Option<u32> {
+        fit::largest_context(&facts.config, kv, board.free().get(..1)?)
+    }
+
     /// Whether it fits flash and RAM.
     pub fn fits(&self) -> bool {
         self.refusals.is_empty()
+    }
+
+    /// Bytes of flash that code takes: what was measured, and what is kept for drivers.
+    pub fn program_bytes(&self) -> u64 {
+        self.code.unwrap_or(0) + self.board.drivers
     }
 
     /// Bytes of statics: the arenas with their cells.

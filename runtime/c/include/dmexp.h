@@ -66,6 +66,10 @@ typedef enum DmexpCode {
     DMEXP_CODE_NO_GOLDEN = 23,
     /* Another error, which this version of the interface has no code for. */
     DMEXP_CODE_OTHER = 24,
+    /* Two pieces of memory that must be apart overlap: found is how many bytes they share. */
+    DMEXP_CODE_OVERLAP = 25,
+    /* A stop string is empty or too long, or is no text in UTF-8, or there are too many: found bytes or strings, and how many may be. */
+    DMEXP_CODE_STOP = 26,
 } DmexpCode;
 
 /* What a function found: a code, and numbers by which the cause is found. Numbers that a code does not speak of are 0. */
@@ -122,6 +126,21 @@ typedef struct DmexpSampling {
     uint64_t seed;
 } DmexpSampling;
 
+/* Bytes of text, without a zero byte behind them. */
+typedef struct DmexpString {
+    /* The first. */
+    const char *text;
+    /* How many. */
+    size_t len;
+} DmexpString;
+
+/* Room for stop strings: memory that the caller gives, which dmexp_set_stops fills. It may not be moved. */
+typedef struct DmexpStops {
+    /* Nothing to look at: it gives the memory its alignment. */
+    uint64_t aligned;
+    size_t opaque[16];
+} DmexpStops;
+
 /* What a step did. */
 typedef enum DmexpKind {
     /* A token of the prompt was fed; more of the prompt follows. */
@@ -130,6 +149,8 @@ typedef enum DmexpKind {
     DMEXP_KIND_TOKEN = 1,
     /* Nothing more comes. */
     DMEXP_KIND_STOP = 2,
+    /* A part of a step is done, by dmexp_poll: call it again. */
+    DMEXP_KIND_BUSY = 3,
 } DmexpKind;
 
 /* Why nothing more comes. */
@@ -144,6 +165,8 @@ typedef enum DmexpReason {
     DMEXP_REASON_CONTEXT_FULL = 3,
     /* Something else. */
     DMEXP_REASON_OTHER = 4,
+    /* One of the strings of dmexp_set_stops came. */
+    DMEXP_REASON_STOP_STRING = 5,
 } DmexpReason;
 
 /* One step. */
@@ -257,11 +280,25 @@ uint32_t dmexp_position(DmexpSession *session);
  * session points to memory of its type. */
 DmexpError dmexp_reset(DmexpSession *session);
 
+/* Lets dmexp_generate(crate::dmexp_generate) end a text at any of count strings (at most 8, each of 1 to 64 bytes of UTF-8), of which it shows no part; of none where count is 0, and stops
+ * may be null then. stops and the strings' bytes stay where they are while the session is used, and one session has stops to itself.
+ *
+ * What the caller answers for:
+ * session points to memory of its type, stops to memory of its type that no other session uses, strings to so many strings, whose bytes are there while the session is used. */
+DmexpError dmexp_set_stops(DmexpSession *session, DmexpStops *stops, const DmexpString *strings, size_t count);
+
 /* Feeds the next known token. When it was the last one known, the next is chosen.
  *
  * What the caller answers for:
  * session points to memory of its type, step to a step. */
 DmexpError dmexp_step(DmexpSession *session, DmexpStep *step);
+
+/* Does a part of a dmexp_step, so that a watchdog can be fed and other work done in between: the embedding, one layer, or logits and choice. The kind is DMEXP_KIND_BUSY until the step is
+ * done. The bits are those of whole steps, which may also finish what this began.
+ *
+ * What the caller answers for:
+ * session points to memory of its type, step to a step. */
+DmexpError dmexp_poll(DmexpSession *session, DmexpStep *step);
 
 /* Continues the prompt (len bytes, which may be none where something is known already) by at most max_tokens tokens and gives the new text to write, whole characters at a time.
  * generated may be null. Where write takes no more, the code is DMEXP_CODE_OUTPUT, and the session has gone on as far as it came: it can be continued behind the text that was not taken.

@@ -57,6 +57,10 @@ pub enum DmexpCode {
     NoGolden = 23,
     /// Another error, which this version of the interface has no code for.
     Other = 24,
+    /// Two pieces of memory that must be apart overlap: found is how many bytes they share.
+    Overlap = 25,
+    /// A stop string is empty or too long, or is no text in UTF-8, or there are too many: found bytes or strings, and how many may be.
+    Stop = 26,
 }
 
 /// What a function found: a code, and numbers by which the cause is found. Numbers that a code does not speak of are 0.
@@ -131,6 +135,7 @@ impl From<Error> for DmexpError {
                 Self::placed(Code::Arithmetic, operation, u64::from(found), u64::from(expected))
             }
             Error::Sampling { found, .. } => Self::numbers(Code::Sampling, u64::from(found), 0),
+            Error::Stop { found, allowed, .. } => Self::numbers(Code::Stop, found, allowed),
             Error::Golden { position, stored, computed } => Self::placed(Code::Golden, position, u64::from(computed), u64::from(stored)),
             Error::Output => Self::of(Code::Output),
             _ => Self::of(Code::Other),
@@ -167,6 +172,8 @@ pub extern "C" fn dmexp_error_text(error: DmexpError) -> *const c_char {
         Code::Output => c"the output did not take the text",
         Code::Golden => c"the golden vectors of the file do not come out here: checksum found, expected",
         Code::NoGolden => c"the file has no golden vectors",
+        Code::Overlap => c"two pieces of memory overlap: the bytes that they share",
+        Code::Stop => c"a stop string is empty, too long or not UTF-8, or there are too many: found, allowed",
         Code::Other => c"an error that this version of the interface has no code for",
     };
     text.as_ptr()

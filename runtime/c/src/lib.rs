@@ -10,6 +10,7 @@ mod error;
 mod model;
 mod self_test;
 mod session;
+mod stops;
 mod text;
 
 pub use error::{DmexpCode, DmexpError, dmexp_error_text};
@@ -19,7 +20,8 @@ pub use session::{
     DmexpSampling, DmexpSession, dmexp_logits, dmexp_position, dmexp_prompt, dmexp_push_tokens, dmexp_reset, dmexp_session_new,
     dmexp_session_new_in_banks,
 };
-pub use text::{DmexpGenerated, DmexpKind, DmexpReason, DmexpStep, DmexpWrite, dmexp_generate, dmexp_step};
+pub use stops::{DmexpStops, DmexpString, dmexp_set_stops};
+pub use text::{DmexpGenerated, DmexpKind, DmexpReason, DmexpStep, DmexpWrite, dmexp_generate, dmexp_poll, dmexp_step};
 
 /// Nothing in this library panics; should the caller's own Rust code do so, there is nobody to tell. Chips abort anyway: there is no unwinding.
 #[cfg(not(feature = "std"))]
@@ -99,6 +101,13 @@ unsafe fn slice<'a, T>(start: *const T, len: usize) -> Result<&'a [T], DmexpErro
     aligned(start)?;
     // SAFETY: not null and aligned; the rest is the caller's word.
     Ok(unsafe { core::slice::from_raw_parts(start, len) })
+}
+
+/// Refuses two pieces of memory, by address and bytes, that share any.
+fn apart(one: (usize, usize), other: (usize, usize)) -> Result<(), DmexpError> {
+    let end = |(start, len): (usize, usize)| start.saturating_add(len);
+    let shared = end(one).min(end(other)).saturating_sub(one.0.max(other.0));
+    if shared == 0 { Ok(()) } else { Err(DmexpError::numbers(DmexpCode::Overlap, shared as u64, 0)) }
 }
 
 /// Memory of `len` bytes at `start` as words of 32 bits; a rest that fills no word is left out.

@@ -1,7 +1,7 @@
 //! Sessions in memory of the caller's: tokens in, logits out.
 
 use crate::model::{DmexpModel, model};
-use crate::{DmexpCode, DmexpError, Held, aligned, aligned_or_null, give, slice, told, words};
+use crate::{DmexpCode, DmexpError, Held, aligned, aligned_or_null, apart, give, slice, told, words};
 use core::ffi::{c_char, c_void};
 use dmexp::sampler::Settings;
 use dmexp::{Sampler, Session};
@@ -64,6 +64,12 @@ pub(crate) unsafe fn session<'a>(session: *mut DmexpSession) -> Result<&'a mut S
     unsafe { Held::at_mut(session, SESSION_MARK) }
 }
 
+/// Refuses memory of which the session or the model have a part.
+fn apart_from_own(session: *const DmexpSession, model: *const DmexpModel, memory: (usize, usize)) -> Result<(), DmexpError> {
+    apart((session.addr(), size_of::<DmexpSession>()), memory)?;
+    apart((model.addr(), size_of::<DmexpModel>()), memory)
+}
+
 /// Makes a session of `model` in `arena`, `arena_len` bytes at an address that is a multiple of 4 (`dmexp_arena_len` says how many there must be). What the arena held does not matter.
 /// `sampling` may be null.
 ///
@@ -78,6 +84,7 @@ pub unsafe extern "C" fn dmexp_session_new(
     sampling: *const DmexpSampling,
 ) -> DmexpError {
     let make = || {
+        apart_from_own(session, model, (arena.addr(), arena_len))?;
         // SAFETY: by the caller's word, here and below.
         let (model, arena, sampler) = unsafe { (self::model(model)?, words(arena, arena_len)?, sampler(sampling)?) };
         let made = Session::new(model, arena, sampler)?;
@@ -102,6 +109,9 @@ pub unsafe extern "C" fn dmexp_session_new_in_banks(
     sampling: *const DmexpSampling,
 ) -> DmexpError {
     let make = || {
+        apart((kv.addr(), kv_len), (work.addr(), work_len))?;
+        apart_from_own(session, model, (kv.addr(), kv_len))?;
+        apart_from_own(session, model, (work.addr(), work_len))?;
         // SAFETY: by the caller's word, here and below.
         let (model, sampler) = unsafe { (self::model(model)?, sampler(sampling)?) };
         // SAFETY: the same.

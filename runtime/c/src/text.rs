@@ -17,6 +17,8 @@ pub enum DmexpKind {
     Token = 1,
     /// Nothing more comes.
     Stop = 2,
+    /// A part of a step is done, by `dmexp_poll`: call it again.
+    Busy = 3,
 }
 
 /// Why nothing more comes.
@@ -33,6 +35,8 @@ pub enum DmexpReason {
     ContextFull = 3,
     /// Something else.
     Other = 4,
+    /// One of the strings of `dmexp_set_stops` came.
+    StopString = 5,
 }
 
 /// One step.
@@ -82,22 +86,18 @@ fn reason(stop: StopReason) -> DmexpReason {
         StopReason::EndOfText(_) => DmexpReason::EndOfText,
         StopReason::MaxTokens => DmexpReason::MaxTokens,
         StopReason::ContextFull => DmexpReason::ContextFull,
+        StopReason::StopString => DmexpReason::StopString,
         _ => DmexpReason::Other,
     }
 }
 
-/// Feeds the next known token. When it was the last one known, the next is chosen.
-///
-/// # Safety
-/// `session` points to memory of its type, `step` to a step.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dmexp_step(session: *mut DmexpSession, step: *mut DmexpStep) -> DmexpError {
-    let make = || {
-        aligned(step)?;
-        // SAFETY: by the caller's word.
-        let session = unsafe { self::session(session) }?;
-        let mut done = DmexpStep { kind: DmexpKind::Stop, reason: DmexpReason::None, token: 0, text: c"".as_ptr(), text_len: 0 };
-        match session.step()? {
+impl DmexpStep {
+    /// Nothing is done yet.
+    const BUSY: Self = Self { kind: DmexpKind::Busy, reason: DmexpReason::None, token: 0, text: c"".as_ptr(), text_len: 0 };
+
+    fn of(step: Step<'static>) -> Self {
+        let mut done = Self { kind: DmexpKind::Stop, ..Self::BUSY };
+        match step {
             Step::Prompt { token } => (done.kind, done.token) = (DmexpKind::Prompt, token),
             Step::Token { token, text } => {
                 (done.kind, done.token) = (DmexpKind::Token, token);
@@ -111,8 +111,39 @@ pub unsafe extern "C" fn dmexp_step(session: *mut DmexpSession, step: *mut Dmexp
             Step::Stop(stop) => done.reason = reason(stop),
             _ => done.reason = DmexpReason::Other,
         }
+        done
+    }
+}
+
+/// Feeds the next known token. When it was the last one known, the next is chosen.
+///
+/// # Safety
+/// `session` points to memory of its type, `step` to a step.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmexp_step(session: *mut DmexpSession, step: *mut DmexpStep) -> DmexpError {
+    let make = || {
+        aligned(step)?;
         // SAFETY: by the caller's word.
-        unsafe { give(step, done) }
+        let done = unsafe { self::session(session) }?.step()?;
+        // SAFETY: the same.
+        unsafe { give(step, DmexpStep::of(done)) }
+    };
+    told(make())
+}
+
+/// Does a part of a [`dmexp_step`], so that a watchdog can be fed and other work done in between: the embedding, one layer, or logits and choice. The kind is `DMEXP_KIND_BUSY` until the step is
+/// done. The bits are those of whole steps, which may also finish what this began.
+///
+/// # Safety
+/// `session` points to memory of its type, `step` to a step.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmexp_poll(session: *mut DmexpSession, step: *mut DmexpStep) -> DmexpError {
+    let make = || {
+        aligned(step)?;
+        // SAFETY: by the caller's word.
+        let done = unsafe { self::session(session) }?.poll()?;
+        // SAFETY: the same.
+        unsafe { give(step, done.map_or(DmexpStep::BUSY, DmexpStep::of)) }
     };
     told(make())
 }

@@ -35,7 +35,7 @@ const TAIL: &str = "
 ";
 
 /// Types first, in the order in which C needs them.
-const FILES: [&str; 5] = ["error", "model", "session", "text", "self_test"];
+const FILES: [&str; 6] = ["error", "model", "session", "stops", "text", "self_test"];
 
 /// The doc comment as C's, without Rust's links.
 fn comment(attributes: &[Attribute], indent: &str) -> String {

@@ -108,6 +108,92 @@ static void wrong_places(const DmexpModel *model, void *arena, size_t arena_len)
     EXPECT(step.kind == DMEXP_KIND_TOKEN);
 }
 
+/* A layer at a time makes the tokens of whole steps, and whole steps may finish what it began. */
+static void by_layers(const DmexpModel *model, void *arena, size_t arena_len) {
+    static DmexpSession session;
+    DmexpStep step;
+    uint32_t tokens[12], busy = 0;
+    for (int by_layer = 0; by_layer < 2; by_layer++) {
+        DONE(dmexp_session_new(&session, model, arena, arena_len, NULL));
+        EXPECT(dmexp_poll(&session, &step).code == DMEXP_CODE_NO_PROMPT);
+        DONE(dmexp_prompt(&session, "Once", 4, NULL));
+        EXPECT(dmexp_poll(&session, NULL).code == DMEXP_CODE_NULL);
+        for (size_t made = 0; made < 12;) {
+            DONE((by_layer ? dmexp_poll : dmexp_step)(&session, &step));
+            if (step.kind == DMEXP_KIND_BUSY) {
+                busy++;
+                EXPECT(by_layer && step.text_len == 0);
+            } else if (by_layer) {
+                EXPECT(step.token == tokens[made++]);
+            } else {
+                tokens[made++] = step.token;
+            }
+        }
+    }
+    EXPECT(busy >= 5 * 12);
+    DONE(dmexp_poll(&session, &step));
+    EXPECT(step.kind == DMEXP_KIND_BUSY);
+    DONE(dmexp_step(&session, &step));
+    EXPECT(step.kind == DMEXP_KIND_TOKEN);
+}
+
+struct text {
+    char bytes[4096];
+    size_t len;
+};
+
+static size_t keep(void *context, const char *text, size_t len) {
+    struct text *kept = context;
+    EXPECT(kept->len + len < sizeof kept->bytes);
+    memcpy(kept->bytes + kept->len, text, len);
+    kept->len += len;
+    return len;
+}
+
+/* A text ends at a stop string, of which nothing is shown. */
+static void stops(const DmexpModel *model, void *arena, size_t arena_len) {
+    static DmexpSession session;
+    static DmexpStops stops;
+    static struct text whole, cut;
+    static const char prompt[] = "Once upon a time";
+    static const DmexpString empty = {"", 0}, latin = {"\xe9", 1};
+    static char many[65], part[6];
+    static const DmexpString wanted[] = {{"never to be seen", 16}, {part, 5}};
+    static const DmexpString too_long = {many, sizeof many};
+    DmexpString nine[9];
+    DmexpGenerated generated;
+    DONE(dmexp_session_new(&session, model, arena, arena_len, NULL));
+    DONE(dmexp_generate(&session, prompt, sizeof prompt - 1, 60, keep, &whole, NULL));
+    EXPECT(whole.len > 60);
+    memcpy(part, whole.bytes + 50, 5);
+    const char *there = strstr(whole.bytes, part);
+    EXPECT(there);
+
+    memset(many, 'x', sizeof many);
+    for (size_t i = 0; i < 9; i++) nine[i] = wanted[0];
+    EXPECT(dmexp_set_stops(&session, NULL, wanted, 2).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_set_stops(&session, &stops, NULL, 2).code == DMEXP_CODE_NULL);
+    EXPECT(dmexp_set_stops(&session, &stops, &empty, 1).code == DMEXP_CODE_STOP);
+    EXPECT(dmexp_set_stops(&session, &stops, &latin, 1).code == DMEXP_CODE_STOP);
+    DmexpError error = dmexp_set_stops(&session, &stops, &too_long, 1);
+    EXPECT(error.code == DMEXP_CODE_STOP && error.found == 65 && error.allowed == 64);
+    error = dmexp_set_stops(&session, &stops, nine, 9);
+    EXPECT(error.code == DMEXP_CODE_STOP && error.found == 9 && error.allowed == 8);
+
+    DONE(dmexp_session_new(&session, model, arena, arena_len, NULL));
+    DONE(dmexp_set_stops(&session, &stops, wanted, 2));
+    DONE(dmexp_generate(&session, prompt, sizeof prompt - 1, 60, keep, &cut, &generated));
+    EXPECT(generated.reason == DMEXP_REASON_STOP_STRING);
+    EXPECT(cut.len == (size_t)(there - whole.bytes) && memcmp(cut.bytes, whole.bytes, cut.len) == 0);
+
+    DONE(dmexp_session_new(&session, model, arena, arena_len, NULL));
+    DONE(dmexp_set_stops(&session, &stops, wanted, 2));
+    DONE(dmexp_set_stops(&session, NULL, NULL, 0));
+    cut.len = 0;
+    DONE(dmexp_generate(&session, prompt, sizeof prompt - 1, 60, keep, &cut, &generated));
+    EXPECT(cut.len == whole.len && memcmp(cut.bytes, whole.bytes, cut.len) == 0);
+}
+
 int main(int count, char **words) {
     static const char prompt[] = "Once upon a time";
     static DmexpModel model;
@@ -147,7 +233,15 @@ int main(int count, char **words) {
     error = dmexp_session_new_in_banks(&session, &model, arena, kv_len, arena + kv_len, work_len - 4, NULL);
     EXPECT(error.code == DMEXP_CODE_WORK_BANK_TOO_SMALL && error.allowed == work_len);
 
+    error = dmexp_session_new_in_banks(&session, &model, arena, kv_len, arena + kv_len - 8, work_len, NULL);
+    EXPECT(error.code == DMEXP_CODE_OVERLAP && error.found == 8);
+    EXPECT(dmexp_session_new_in_banks(&session, &model, arena, arena_len, arena, arena_len, NULL).code == DMEXP_CODE_OVERLAP);
+    EXPECT(dmexp_session_new(&session, &model, &session, sizeof session, NULL).code == DMEXP_CODE_OVERLAP);
+    EXPECT(dmexp_session_new(&session, &model, &model, sizeof model, NULL).code == DMEXP_CODE_OVERLAP);
+
     wrong_places(&model, arena, arena_len);
+    by_layers(&model, arena, arena_len);
+    stops(&model, arena, arena_len);
 
     /* The file's golden vectors, then a story, in one piece of memory and step by step in two. */
     DONE(dmexp_self_test(bytes, len, arena, arena_len));

@@ -100,6 +100,8 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
         Some(_) => facts.arrays.map(|number| places.tensor(number)).join(", "),
         None => ["::dmexp::format::TensorView::EMPTY"; 4].join(", "),
     };
+    let goldens = file.golden();
+    let goldens = goldens.as_bytes();
     let (kv, fingerprint) = (format!("::dmexp::format::KvDType::{:?}", request.kv), file.fingerprint());
     format!(
         "
@@ -138,8 +140,17 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
                 ).with_layout(&{name}::LAYOUT);
                 &MODEL
             }}
+            /// The golden vectors of the file, with which a program can test the chip that it runs on; they are linked where this is called.
+            pub fn goldens() -> ::dmexp::format::file::golden::Goldens<'static> {{
+                static GOLDENS: [u8; {goldens_len}] =
+                    ::dmexp::__macro::piece::<{goldens_len}>(include_bytes!({path:?}), {file_len}, {goldens_start});
+                ::dmexp::format::file::golden::Goldens::from_checked(&GOLDENS)
+            }}
         }}
         ",
+        file_len = bytes.len(),
+        goldens_len = goldens.len(),
+        goldens_start = if goldens.is_empty() { 0 } else { goldens.as_ptr().addr().saturating_sub(bytes.as_ptr().addr()) },
         config = config_code(config),
         statics = places.statics(&section),
         ram_len = places.hot_bytes(),

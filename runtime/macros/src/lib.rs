@@ -35,6 +35,7 @@ use proc_macro::TokenStream;
 ///
 /// The type has:
 /// - `bind() -> dmexp::Model<'static>`: the model, nothing left to check
+/// - `goldens() -> Goldens<'static>`: the golden vectors of the file, for `dmexp::probe::About` and for tests of one's own; empty where it has none, and linked only where this is called
 /// - `ARENA_LEN: usize`: bytes of arena that a session needs. All that it needs: keys and values, activations, logits, the sampler's order, the tokens so far, and room to merge prompts in
 /// - `KV_LEN`, `WORK_LEN: usize`: the same in two parts, for `Session::new_in_banks` on chips whose RAM is split
 /// - `RAM_LEN: usize`: bytes of weights that are copied to RAM

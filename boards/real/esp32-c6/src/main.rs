@@ -1,17 +1,21 @@
-//! Firmware for the ESP32-C6-DevKitC-1: tells a story on the serial port of its USB bridge (GPIO16) while an LED at GPIO10 blinks.
+//! Firmware for the ESP32-C6-DevKitC-1: tells a story on the serial port of its USB bridge (GPIO16, GPIO17) while an LED at GPIO10 blinks.
 
 #![no_std]
 #![no_main]
 
-#[path = "../../story.rs"]
-mod story;
+#[path = "../../model.rs"]
+mod model;
+// With the feature `probe` the firmware answers `dmexp compare`, otherwise it tells a story.
+#[cfg_attr(feature = "probe", path = "../../probe.rs")]
+#[cfg_attr(not(feature = "probe"), path = "../../story.rs")]
+mod work;
 
 use embassy_executor::Spawner;
 use embassy_time::Timer;
 use esp_hal::clock::CpuClock;
 use esp_hal::gpio::{Level, Output, OutputConfig};
 use esp_hal::timer::timg::TimerGroup;
-use esp_hal::uart::{Config, UartTx};
+use esp_hal::uart::{Config, Uart};
 
 esp_bootloader_esp_idf::esp_app_desc!();
 
@@ -22,16 +26,20 @@ async fn main(spawner: Spawner) {
     if let Ok(task) = blink(Output::new(chip.GPIO10, Level::Low, OutputConfig::default())) {
         spawner.spawn(task);
     }
-    let Ok(serial) = UartTx::new(chip.UART0, Config::default()) else { return };
-    let mut serial = serial.with_tx(chip.GPIO16);
-    story::tell(|mut bytes| {
+    let Ok(serial) = Uart::new(chip.UART0, Config::default()) else { return };
+    let (mut input, mut output) = serial.with_tx(chip.GPIO16).with_rx(chip.GPIO17).split();
+    let write = |mut bytes: &[u8]| {
         while !bytes.is_empty() {
-            let Some(rest) = serial.write(bytes).ok().and_then(|sent| bytes.get(sent..)) else { return false };
+            let Some(rest) = output.write(bytes).ok().and_then(|sent| bytes.get(sent..)) else { return false };
             bytes = rest;
         }
         true
-    })
-    .await;
+    };
+    let read = || {
+        let mut byte = 0;
+        input.read(core::slice::from_mut(&mut byte)).ok().map(|_| byte)
+    };
+    work::run(write, read).await;
 }
 
 /// Shows that other tasks run while the model computes.

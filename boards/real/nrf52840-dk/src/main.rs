@@ -1,14 +1,18 @@
-//! Firmware for the nRF52840-DK: tells a story on the serial port of the debugger (P0.06) while LED 1 blinks.
+//! Firmware for the nRF52840-DK: tells a story on the serial port of the debugger (P0.06, P0.08) while LED 1 blinks.
 
 #![no_std]
 #![no_main]
 
-#[path = "../../story.rs"]
-mod story;
+#[path = "../../model.rs"]
+mod model;
+// With the feature `probe` the firmware answers `dmexp compare`, otherwise it tells a story.
+#[cfg_attr(feature = "probe", path = "../../probe.rs")]
+#[cfg_attr(not(feature = "probe"), path = "../../story.rs")]
+mod work;
 
 use embassy_executor::Spawner;
 use embassy_nrf::gpio::{Level, Output, OutputDrive};
-use embassy_nrf::uarte::{Config, InterruptHandler, UarteTx};
+use embassy_nrf::uarte::{Config, InterruptHandler, Uarte};
 use embassy_nrf::{bind_interrupts, peripherals};
 use embassy_time::Timer;
 
@@ -22,8 +26,12 @@ async fn main(spawner: Spawner) {
     if let Ok(task) = blink(Output::new(chip.P0_13, Level::High, OutputDrive::Standard)) {
         spawner.spawn(task);
     }
-    let mut serial = UarteTx::new(chip.UARTE0, Irqs, chip.P0_06, Config::default());
-    story::tell(|bytes| serial.blocking_write(bytes).is_ok()).await;
+    let (mut output, mut input) = Uarte::new(chip.UARTE0, chip.P0_08, chip.P0_06, Irqs, Config::default()).split();
+    let read = || {
+        let mut byte = 0;
+        input.blocking_read(core::slice::from_mut(&mut byte)).ok().map(|()| byte)
+    };
+    work::run(|bytes| output.blocking_write(bytes).is_ok(), read).await;
 }
 
 /// Shows that other tasks run while the model computes.

@@ -1,15 +1,19 @@
-//! Firmware for the STM32 Nucleo-H743ZI2: tells a story on the serial port of the debugger (USART3, PD8) while the green LED (PB0) blinks. The core runs at 400 MHz.
+//! Firmware for the STM32 Nucleo-H743ZI2: tells a story on the serial port of the debugger (USART3: PD8, PD9) while the green LED (PB0) blinks. The core runs at 400 MHz.
 
 #![no_std]
 #![no_main]
 
-#[path = "../../story.rs"]
-mod story;
+#[path = "../../model.rs"]
+mod model;
+// With the feature `probe` the firmware answers `dmexp compare`, otherwise it tells a story.
+#[cfg_attr(feature = "probe", path = "../../probe.rs")]
+#[cfg_attr(not(feature = "probe"), path = "../../story.rs")]
+mod work;
 
 use embassy_executor::Spawner;
 use embassy_stm32::gpio::{Level, Output, Speed};
 use embassy_stm32::rcc::{AHBPrescaler, APBPrescaler, Pll, PllDiv, PllMul, PllPreDiv, PllSource, Sysclk, VoltageScale};
-use embassy_stm32::usart::{Config, UartTx};
+use embassy_stm32::usart::{Config, Uart};
 use embassy_time::Timer;
 
 #[embassy_executor::main]
@@ -18,8 +22,13 @@ async fn main(spawner: Spawner) {
     if let Ok(task) = blink(Output::new(chip.PB0, Level::Low, Speed::Low)) {
         spawner.spawn(task);
     }
-    let Ok(mut serial) = UartTx::new_blocking(chip.USART3, chip.PD8, Config::default()) else { return };
-    story::tell(|bytes| serial.blocking_write(bytes).is_ok()).await;
+    let Ok(serial) = Uart::new_blocking(chip.USART3, chip.PD9, chip.PD8, Config::default()) else { return };
+    let (mut output, mut input) = serial.split();
+    let read = || {
+        let mut byte = 0;
+        input.blocking_read(core::slice::from_mut(&mut byte)).ok().map(|()| byte)
+    };
+    work::run(|bytes| output.blocking_write(bytes).is_ok(), read).await;
 }
 
 /// The internal oscillator of 64 MHz, divided by 4, times 50, divided by 2; the buses at half of that and a quarter.

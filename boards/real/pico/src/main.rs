@@ -1,14 +1,18 @@
-//! Firmware for the Raspberry Pi Pico (RP2040): tells a story on the first serial port (GP0) while the LED blinks.
+//! Firmware for the Raspberry Pi Pico (RP2040) and Pico 2 (RP2350): tells a story on the first serial port (GP0, GP1) while the LED blinks.
 
 #![no_std]
 #![no_main]
 
-#[path = "../../story.rs"]
-mod story;
+#[path = "../../model.rs"]
+mod model;
+// With the feature `probe` the firmware answers `dmexp compare`, otherwise it tells a story.
+#[cfg_attr(feature = "probe", path = "../../probe.rs")]
+#[cfg_attr(not(feature = "probe"), path = "../../story.rs")]
+mod work;
 
 use embassy_executor::Spawner;
 use embassy_rp::gpio::{Level, Output};
-use embassy_rp::uart::{Config, UartTx};
+use embassy_rp::uart::{Config, Uart};
 use embassy_time::Timer;
 
 #[embassy_executor::main]
@@ -17,8 +21,12 @@ async fn main(spawner: Spawner) {
     if let Ok(task) = blink(Output::new(chip.PIN_25, Level::Low)) {
         spawner.spawn(task);
     }
-    let mut serial = UartTx::new_blocking(chip.UART0, chip.PIN_0, Config::default());
-    story::tell(|bytes| serial.blocking_write(bytes).is_ok()).await;
+    let (mut output, mut input) = Uart::new_blocking(chip.UART0, chip.PIN_0, chip.PIN_1, Config::default()).split();
+    let read = || {
+        let mut byte = 0;
+        input.blocking_read(core::slice::from_mut(&mut byte)).ok().map(|()| byte)
+    };
+    work::run(|bytes| output.blocking_write(bytes).is_ok(), read).await;
 }
 
 /// Shows that other tasks run while the model computes.

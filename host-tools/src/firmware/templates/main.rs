@@ -13,7 +13,7 @@ use embedded_io::Write;
 use static_cell::ConstStaticCell;
 
 // Checked while this compiles: a damaged file does not build, nor one for which Cargo.toml lacks a feature of dmexp.
-include_model!(Model = "../model.dmexp", context = @CONTEXT@, kv = @KV@, section = ".dmexp_model");
+include_model!(Model = "../model.dmexp", context = @CONTEXT@, kv = @KV@, board = "@NAME@", section = ".dmexp_model");
 
 /// The memory that a session of this model needs, to the byte.
 static ARENA: ConstStaticCell<Arena<{ Model::ARENA_LEN }>> = ConstStaticCell::new(Arena::new());

@@ -85,6 +85,18 @@ impl<'a> Goldens<'a> {
     pub(super) const fn new(checked: &'a [u8]) -> Self {
         Self { rest: checked }
     }
+
+    /// The vectors that another instance had as [`Self::as_bytes`].
+    #[doc(hidden)]
+    pub const fn from_checked(bytes: &'a [u8]) -> Self {
+        Self::new(bytes)
+    }
+
+    /// Those that are left, as they lie in the file.
+    #[doc(hidden)]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.rest
+    }
 }
 
 impl<'a> Iterator for Goldens<'a> {

@@ -1,6 +1,6 @@
 //! The boards that `dmexp plan` and `include_model!` know: their memories, their clocks, and how fast they read the flash that a model lies in.
 //!
-//! Sizes are those that a firmware's linker script has; clocks those that the vendor's start-up code, or the emulated machine's manual, sets.
+//! Sizes are those that a firmware's linker script has (tests compare them); clocks those that the vendor's start-up code, or the emulated machine's manual, sets.
 
 /// One board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub struct Board {
     pub bandwidth: u64,
     /// Where that figure comes from; empty where there is none.
     pub bandwidth_from: &'static str,
+    /// Bytes of flash that are kept for what is not the runtime's: drivers, the text of errors.
+    pub drivers: u64,
+    /// Bytes of the first bank that are kept for the stack and for statics besides arenas.
+    pub kept: u64,
 }
 
 /// A core with what its compiler target gives it.
@@ -61,6 +65,18 @@ impl Core {
         }
     }
 
+    /// The Rust target of its firmware.
+    pub const fn target(self) -> &'static str {
+        match self {
+            Self::CortexM0 => "thumbv6m-none-eabi",
+            Self::CortexM3 => "thumbv7m-none-eabi",
+            Self::CortexM4F | Self::CortexM7F => "thumbv7em-none-eabihf",
+            Self::CortexM33F | Self::CortexM55 => "thumbv8m.main-none-eabihf",
+            Self::Rv32imac => "riscv32imac-unknown-none-elf",
+            Self::Rv32imafc => "riscv32imafc-unknown-none-elf",
+        }
+    }
+
     /// The emulated board on which costs and code of this core are measured.
     pub const fn measured_on(self) -> &'static str {
         match self {
@@ -78,6 +94,15 @@ impl Core {
 /// Stack that is kept free in the first bank: the guard that `cargo xtask bench` holds every board's deepest stack under.
 pub const STACK_BYTES: u64 = 2_048;
 
+/// What a project of `dmexp new firmware` for an emulated board adds to the code of the runtime, at most: its serial port, and the words for every error.
+const DRIVERS: u64 = 32_000;
+
+/// What one for a real board adds at most: the hardware crates, and the words for every error.
+const REAL_DRIVERS: u64 = 64_000;
+
+/// What is kept of RAM on a real board: the stack, more for interrupts, and the statics of the hardware crates.
+const REAL_KEPT: u64 = 5_000;
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const MHZ: u64 = 1_000_000;
@@ -89,12 +114,15 @@ pub const BOARDS: &[Board] = &[
         about: "Raspberry Pi Pico (RP2040)",
         core: Core::CortexM0,
         clock: 125 * MHZ,
-        code: 2 * MIB,
+        // The first 256 bytes are the second boot stage.
+        code: 2 * MIB - 256,
         model: 0,
         // SRAM0 to 5 follow one another (RP2040 datasheet, 2.2.3).
         banks: &[("SRAM", 264 * KIB)],
         bandwidth: 62_500_000 * 8 / 28,
         bandwidth_from: "execute-in-place at half the core's clock, 4 bits each; a miss of the cache reads 8 bytes in 28 clocks: 8 for address and mode, 4 of wait, 16 of data (RP2040 datasheet, 2.6.3 and 4.10)",
+        drivers: REAL_DRIVERS,
+        kept: REAL_KEPT,
     },
     Board {
         name: "rp2350",
@@ -107,6 +135,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("SRAM", 520 * KIB)],
         bandwidth: 50_000_000 / 2,
         bandwidth_from: "as the boot ROM leaves it, a third of the core's clock, 4 bits each; reads in sequence need no new address (RP2350 datasheet, 12.14)",
+        drivers: REAL_DRIVERS,
+        kept: REAL_KEPT,
     },
     Board {
         name: "nrf52840",
@@ -118,18 +148,23 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 256 * KIB)],
         bandwidth: 64 * MHZ * 16 / 3,
         bandwidth_from: "two wait states a read (product specification, CPU); that a read gives 16 bytes is assumed, not stated",
+        drivers: REAL_DRIVERS,
+        kept: REAL_KEPT,
     },
     Board {
         name: "stm32h743",
         about: "Nucleo-H743ZI (STM32H743)",
         core: Core::CortexM7F,
-        clock: 480 * MHZ,
+        // As embassy's example and our firmware set it; the newest chips could do 480.
+        clock: 400 * MHZ,
         code: 2 * MIB,
         model: 0,
         // RM0433, 2.3.2: the AXI SRAM, SRAM1 to 3 in one piece, the tightly coupled memory, SRAM4.
         banks: &[("AXI SRAM", 512 * KIB), ("SRAM1-3", 288 * KIB), ("DTCM", 128 * KIB), ("SRAM4", 64 * KIB)],
-        bandwidth: 240 * MHZ * 32 / 5,
-        bandwidth_from: "32 bytes a read at 240 MHz of the bus, four wait states (RM0433, 4.3.8)",
+        bandwidth: 200 * MHZ * 32 / 3,
+        bandwidth_from: "32 bytes a read at 200 MHz of the bus, two wait states (RM0433, 4.3.8)",
+        drivers: REAL_DRIVERS,
+        kept: REAL_KEPT,
     },
     Board {
         name: "stm32f405",
@@ -142,18 +177,25 @@ pub const BOARDS: &[Board] = &[
         banks: &[("SRAM", 128 * KIB), ("CCM", 64 * KIB)],
         bandwidth: 168 * MHZ * 16 / 6,
         bandwidth_from: "16 bytes a read, five wait states (RM0090, 3.5.1)",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "esp32c6",
         about: "ESP32-C6-DevKitC-1 (ESP32-C6)",
         core: Core::Rv32imac,
         clock: 160 * MHZ,
-        code: 4 * MIB,
+        // 4 MB without the boot loader and the table of partitions, as espflash lays them out.
+        code: 4 * MIB - 64 * KIB,
         model: 0,
         // Of 512 KB, the ROM and the second stage of its boot loader keep the end (ESP-IDF's memory map).
         banks: &[("HP SRAM", 0x6_E610)],
         bandwidth: 80 * MHZ * 32 / 152,
         bandwidth_from: "assumed, not stated: 80 MHz, 2 bits each, and a cache that reads 32 bytes in 152 clocks, 24 for command, address and mode and 128 of data",
+        // Its code begins at a page of 64 KB of its own.
+        drivers: 160_000,
+        // What serves interrupts lies in RAM too.
+        kept: 18_000,
     },
     Board {
         name: "an386",
@@ -165,6 +207,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 4 * MIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "an500",
@@ -176,6 +220,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 4 * MIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "an505",
@@ -187,6 +233,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 2 * MIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "an547",
@@ -198,6 +246,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 512 * KIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "an385",
@@ -209,6 +259,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 4 * MIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "an385-v6m",
@@ -220,6 +272,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 4 * MIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "lm3s6965evb",
@@ -231,6 +285,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 64 * KIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "microbit",
@@ -242,6 +298,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 16 * KIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "netduinoplus2",
@@ -253,6 +311,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("SRAM", 128 * KIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "sifive_e",
@@ -264,6 +324,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 16 * KIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "virt-imac",
@@ -275,6 +337,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 4 * MIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
     Board {
         name: "virt-imafc",
@@ -286,6 +350,8 @@ pub const BOARDS: &[Board] = &[
         banks: &[("RAM", 4 * MIB)],
         bandwidth: 0,
         bandwidth_from: "",
+        drivers: DRIVERS,
+        kept: STACK_BYTES,
     },
 ];
 
@@ -305,7 +371,7 @@ impl Board {
         BOARDS.iter().map(|board| board.name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Bytes of each bank that arenas can have: the first without the stack.
+    /// Bytes of each bank that arenas can have: the first without what is kept.
     pub fn free(&self) -> Vec<u64> {
         let first = self.banks.first().map(|(_, bytes)| bytes.saturating_sub(STACK_BYTES));
         first.into_iter().chain(self.banks.iter().skip(1).map(|(_, bytes)| *bytes)).collect()
@@ -322,7 +388,7 @@ mod tests {
             assert_eq!(Board::find(board.name), Some(board));
             assert_eq!(BOARDS.iter().filter(|other| other.name == board.name).count(), 1);
             assert!(Board::find(board.core.measured_on()).is_some_and(|other| other.core.measured_on() == other.name));
-            assert!(!board.banks.is_empty() && board.banks.iter().all(|(_, bytes)| *bytes > STACK_BYTES));
+            assert!(!board.banks.is_empty() && board.banks.iter().all(|(_, bytes)| *bytes > board.kept));
         }
         assert_eq!(Board::find("rp"), None);
         for (chip, kit) in KITS {
