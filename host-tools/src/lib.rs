@@ -12,5 +12,7 @@ pub mod export_to;
 pub mod firmware;
 pub mod folder;
 pub mod plan;
+pub mod predict;
 pub mod target;
 pub mod text;
+pub mod weights;

@@ -11,6 +11,7 @@ use clap::Args;
 use dmexp_format::DType;
 use dmexp_tools::checkpoint::{self, Config};
 use dmexp_tools::compare::Divergence;
+use dmexp_tools::error::Error;
 use dmexp_tools::export::{self, Format, Options, Phase, Progress, Quality, Report, Select};
 use dmexp_tools::target::Target;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -32,7 +33,7 @@ Examples:
   dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype f16
   dmexp export run --checkpoint SmolLM2-135M-Instruct --out smollm2.dmexp
   dmexp export run --ckpt-dir checkpoints --ckpt-name latest --dtype bf16
-  dmexp export run --checkpoint kws.bin --arch kws.arch.toml --dtype f32
+  dmexp export run --checkpoint kws.bin --arch kws.arch.toml --dtype q8 --samples samples.json --classes yes,no,up
   dmexp export run --checkpoint tuned.bin --onto stories.dmexp --partial --out tuned.dmexp
   dmexp export run --checkpoint tiny.bin --tokenizer bytes --bos 0 --dtype f32 --json
   dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype q4 --tensor 'layers.*.attention.*=q8:64'
@@ -44,7 +45,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     dormouse: DormouseArgs,
     /// A .dmexp that gets the checkpoint's weights: its configuration, tokenizer and element types stay; every layer must be the same, or see --partial
-    #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["arch", "tokenizer", "bos", "dtype", "group", "tensor", "format", "align", "sha256", "quality", "no_golden", "tensors"])]
+    #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["arch", "tokenizer", "bos", "dtype", "group", "tensor", "format", "align", "sha256", "quality", "fold_batch_norm", "samples", "classes", "no_golden", "tensors"])]
     onto: Option<PathBuf>,
     /// With --onto: takes what fits and lists what was applied, what is missing and what was not used
     #[arg(long, requires = "onto")]
@@ -81,6 +82,15 @@ pub(crate) struct Run {
     /// Measures the export with this text: how far its logits are from the source's in f32 (about a minute for 100 million parameters)
     #[arg(long, value_name = "FILE")]
     quality: Option<PathBuf>,
+    /// Folds the batch normalisations of a sequential model into the dense and convolutional layers before them: smaller and faster, and the same but for rounding
+    #[arg(long)]
+    fold_batch_norm: bool,
+    /// Samples of a sequential model, in JSON (docs/small-networks.md): compares what comes out with what they say, and records them as golden vectors
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
+    /// What the elements of a sequential model's first output mean, in order
+    #[arg(long, value_name = "NAME,NAME..", value_delimiter = ',')]
+    classes: Vec<String>,
     /// Records no golden vectors, by which a device can test itself
     #[arg(long)]
     no_golden: bool,
@@ -132,6 +142,16 @@ pub(crate) fn run(command: &Run) -> Outcome {
         None => command.dormouse.open(path)?,
     };
     command.dormouse.change(&mut checkpoint)?;
+    if !command.classes.is_empty() {
+        let Config::Sequential(source) = &mut checkpoint.config else {
+            return Err(request("classes are named of sequential models alone", "leave --classes out"));
+        };
+        source.settings.labels.clone_from(&command.classes);
+        source
+            .settings
+            .check()
+            .map_err(|error| Error::mismatch(error.to_string()).advise("name as many classes as the first output has elements"))?;
+    }
     // What dormouse itself reads, where it can hold what is asked for.
     let is_old = matches!(checkpoint.config, Config::Dormouse(_)) && !command.dtype.is_quantised() && command.tensor.is_empty();
     let format = command.format.unwrap_or(if is_old { Format::V1 } else { Format::V2 });
@@ -169,6 +189,8 @@ pub(crate) fn run(command: &Run) -> Outcome {
         golden: !command.no_golden && format == Format::V2,
         sha256: command.sha256,
         quality: command.quality.clone(),
+        fold_batch_norm: command.fold_batch_norm,
+        samples: command.samples.clone(),
     };
     let cancel = cancel_flag()?;
     let mut bar = Shown::new(command.quiet || command.json, checkpoint.provenance.source_bytes);
@@ -280,6 +302,12 @@ fn as_json(report: &Report) -> serde_json::Value {
         "golden": report.golden,
         "fingerprint": format!("{:08x}", report.fingerprint),
         "quality": report.quality.as_ref().map(quality_json),
+        "samples": report.samples.map(|compared| json!({
+            "count": compared.samples,
+            "compared": compared.known,
+            "max_abs_error": float(compared.worst),
+            "tolerance_used": float(compared.worst_part),
+        })),
         "fixed": report.fixed.iter().map(|fixed| json!({ "key": fixed.key, "value": fixed.value, "why": fixed.why })).collect::<Vec<_>>(),
         "warnings": report.warnings,
     })
@@ -338,6 +366,15 @@ fn print(report: &Report, tensors: bool, source: &Path) -> io::Result<()> {
     ];
     if let Some(quality) = &report.quality {
         rows.extend(quality_rows(quality));
+    }
+    if let Some(compared) = report.samples.filter(|compared| compared.known > 0) {
+        let what = format!(
+            "{}; the largest error is {:.2e}, {:.3} of the tolerance 1e-5 + 1e-5 of the value",
+            count(compared.known as u64, "sample"),
+            compared.worst,
+            compared.worst_part
+        );
+        rows.push(("compared with", what));
     }
     rows.extend(report.fixed.iter().map(|fixed| (fixed.key, format!("{} ({})", fixed.value, fixed.why))));
     facts(&mut out, &rows)?;

@@ -8,13 +8,14 @@ use super::layers::{layer_json, layer_table};
 use super::output::{bytes, facts, grouped, json, shown};
 use clap::Args;
 use dmexp_format::arch::Architecture;
-use dmexp_format::arch::sequential::Sequential;
+use dmexp_format::arch::sequential::{Samples, Sequential};
 use dmexp_format::file::ModelFile;
 use dmexp_format::host::{Config, Header, HeaderV1, TensorMeter};
 use dmexp_format::layout::LlamaLayout;
 use dmexp_format::tokenizer::NO_TOKEN;
 use dmexp_format::{KvDType, crc32};
 use dmexp_tools::decode::Loaded;
+use dmexp_tools::predict;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -55,6 +56,8 @@ struct Found<'a> {
     tensors: Vec<TensorLine>,
     /// Of a sequential model: its layers, and the names of their types where there is a header.
     layers: Option<(Sequential<'a>, Vec<String>)>,
+    /// Of a sequential model: bytes of memory that a run needs, and how many golden vectors there are.
+    network: Option<(usize, u32)>,
 }
 
 /// Runs the command.
@@ -71,7 +74,7 @@ pub(crate) fn run(command: &Info) -> Outcome {
 
 /// Whether this version runs models of this architecture.
 const fn runs_here(architecture: Architecture) -> bool {
-    matches!(architecture, Architecture::Llama | Architecture::Dormouse)
+    matches!(architecture, Architecture::Llama | Architecture::Dormouse | Architecture::Sequential)
 }
 
 impl<'a> Found<'a> {
@@ -122,6 +125,10 @@ impl<'a> Found<'a> {
             Architecture::Sequential => Some((file.sequential().map_err(|error| loaded.explain(error))?, types)),
             _ => None,
         };
+        let network = layers.as_ref().and_then(|(model, _)| {
+            let predictor = predict::predictor(loaded).ok()?;
+            Some((predictor.arena_len().ok()?, Samples::of(&file, model).ok()?.count()))
+        });
         Ok(Self {
             path: loaded.path(),
             file,
@@ -132,6 +139,7 @@ impl<'a> Found<'a> {
             unknown_keys,
             tensors,
             layers,
+            network,
         })
     }
 
@@ -191,6 +199,8 @@ impl<'a> Found<'a> {
         }
         if let Some((model, types)) = &self.layers {
             value["layers"] = layer_json(model, types);
+            value["layers"]["arena_bytes"] = json!(self.network.map(|(bytes, _)| bytes));
+            value["layers"]["golden_vectors"] = json!(self.network.map(|(_, count)| count));
         }
         if tensors {
             value["tensors"] = self.tensors.iter().map(TensorLine::json).collect();
@@ -233,6 +243,10 @@ impl<'a> Found<'a> {
             let [f16, f32, q8] = [f16, f32, q8].map(|arena| bytes(arena as u64));
             let what = format!("{f16} for {context} positions with --kv f16; {f32} with f32, {q8} with q8");
             rows.push(("memory to run", what));
+        }
+        if let Some((arena, golden)) = self.network {
+            rows.push(("memory to run", bytes(arena as u64)));
+            rows.push(("golden vectors", golden.to_string()));
         }
         rows.extend(dormouse_words::lines(file));
         if !runs_here(file.architecture()) {

@@ -17,6 +17,7 @@ mod export_to;
 mod failure;
 mod figures;
 mod generate;
+mod get;
 mod header;
 mod info;
 mod layers;
@@ -26,6 +27,7 @@ mod model;
 mod new;
 mod output;
 mod plan;
+mod predict;
 mod score;
 mod strip;
 mod tokenize;
@@ -64,6 +66,7 @@ enum Command {
     #[command(subcommand)]
     Device(device::Ask),
     Generate(generate::Generate),
+    Predict(predict::Predict),
     Tokenize(tokenize::Tokenize),
     Detokenize(detokenize::Detokenize),
     Logits(logits::Logits),
@@ -73,7 +76,7 @@ enum Command {
     Man(man::Man),
 }
 
-/// Make a .dmexp of a checkpoint; show, check and strip .dmexp files
+/// Make a .dmexp of a checkpoint; show, check, take apart and strip .dmexp files
 #[derive(Debug, Subcommand)]
 #[command(
     arg_required_else_help = true,
@@ -90,6 +93,7 @@ enum Export {
     Run(export_run::Run),
     Info(info::Info),
     Verify(verify::Verify),
+    Get(get::Get),
     Strip(strip::Strip),
     To(export_to::To),
 }
@@ -119,12 +123,14 @@ fn run(command: Command) -> Outcome {
         Command::Export(Export::Run(command)) => export_run::run(&command),
         Command::Export(Export::Info(command)) => info::run(&command),
         Command::Export(Export::Verify(command)) => verify::run(&command),
+        Command::Export(Export::Get(command)) => get::run(&command),
         Command::Export(Export::Strip(command)) => strip::run(&command),
         Command::Export(Export::To(command)) => export_to::run(&command),
         Command::New(New::Firmware(command)) => new::run(&command),
         Command::Compare(command) => compare::run(&command),
         Command::Device(command) => device::run(&command),
         Command::Generate(command) => generate::run(&command),
+        Command::Predict(command) => predict::run(&command),
         Command::Tokenize(command) => tokenize::run(&command),
         Command::Detokenize(command) => detokenize::run(&command),
         Command::Logits(command) => logits::run(&command),

@@ -103,13 +103,13 @@ impl Opened {
     }
 }
 
-/// Refuses a file whose architecture can be listed and checked but not run.
+/// Refuses a file whose model takes numbers.
 fn runs(loaded: &Loaded) -> Result<()> {
     match loaded.file()?.architecture() {
         Architecture::Llama | Architecture::Dormouse => Ok(()),
         other => {
-            let what = format!("is a model of the architecture {:?}, which this version cannot run", other.name());
-            Err(Error::not_a_model(what).advise("dmexp export info and verify read it all the same").in_file(loaded.path()))
+            let what = format!("is a model of the architecture {:?}, which takes numbers, not text", other.name());
+            Err(Error::not_a_model(what).advise("use dmexp predict").in_file(loaded.path()))
         }
     }
 }

@@ -3,7 +3,9 @@
 use super::{Loaded, golden_check};
 use crate::checkpoint;
 use crate::error::{Class, Error, Result};
+use crate::predict;
 use dmexp_format::arch::Architecture;
+use dmexp_format::arch::sequential::Samples;
 use dmexp_format::host;
 use std::path::Path;
 
@@ -102,6 +104,16 @@ fn verify_loaded(loaded: &Loaded, report: &mut VerifyReport) -> Result<()> {
                 count => report.add(format!("golden vectors: {count} replayed"), outcome(golden_check(loaded).map(|_| ()))),
             }
         }
+    } else if file.architecture() == Architecture::Sequential {
+        let bound = predict::predictor(loaded).and_then(|predictor| predict::memory(&predictor).map(|_| ()));
+        let failed = bound.is_err();
+        report.add("model: it can be run", outcome(bound));
+        let count = file.sequential().and_then(|model| Samples::of(&file, &model)).map_or(0, |samples| samples.count());
+        match count {
+            _ if failed => {}
+            0 => report.add("golden vectors", Outcome::NotMade("the file has none (dmexp export run --samples)".to_owned())),
+            count => report.add(format!("golden vectors: {count} replayed"), outcome(predict::replay(loaded).map(|_| ()))),
+        }
     } else {
         let why = format!("this version does not run the architecture {:?}", file.architecture().name());
         report.add("model: it can be run", Outcome::NotMade(why));
@@ -135,6 +147,7 @@ pub(crate) fn after_export(loaded: &Loaded) -> Result<()> {
     // Other architectures are checked by `host::verify` as far as they go.
     match loaded.file()?.architecture() {
         Architecture::Llama | Architecture::Dormouse => loaded.model().map(|_| ()),
+        Architecture::Sequential => predict::predictor(loaded).map(|_| ()),
         _ => Ok(()),
     }
 }

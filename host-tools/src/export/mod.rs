@@ -12,6 +12,7 @@ mod quality;
 mod quantise;
 mod resampling;
 mod run;
+mod samples;
 mod select;
 mod sequential;
 mod spool;
@@ -27,6 +28,7 @@ pub use select::Select;
 
 use crate::checkpoint::Fixed;
 use crate::error::{Class, Error, Result};
+use crate::predict::Compared;
 use dmexp_format::DType;
 use dmexp_format::host::{DEFAULT_ALIGNMENT, Figures, TensorEntry};
 use std::path::PathBuf;
@@ -52,6 +54,10 @@ pub struct Options {
     pub sha256: bool,
     /// A text to measure the export with: its logits against the source's in f32.
     pub quality: Option<PathBuf>,
+    /// Whether batch normalisations are folded into the layers before them (sequential models alone).
+    pub fold_batch_norm: bool,
+    /// Samples of a sequential model (JSON): what comes out is compared with what they say, and stored as golden vectors unless `golden` is false.
+    pub samples: Option<PathBuf>,
 }
 
 impl Options {
@@ -67,6 +73,8 @@ impl Options {
             golden: true,
             sha256: false,
             quality: None,
+            fold_batch_norm: false,
+            samples: None,
         }
     }
 
@@ -203,6 +211,8 @@ pub struct Report {
     pub golden: usize,
     /// How it compares with its source, where a text was given.
     pub quality: Option<Quality>,
+    /// How it compares with samples, where some were given.
+    pub samples: Option<Compared>,
     /// Configuration values that the source does not state, and who says what they are.
     pub fixed: Vec<Fixed>,
     /// What a user should know, one sentence each.

@@ -11,6 +11,7 @@ use crate::checkpoint::rustyml::{RustyMl, model_roster, wanted};
 use crate::checkpoint::{ArrayView, Checkpoint, Config as Source, LlamaSource, llama_roster};
 use crate::decode::{Loaded, verify};
 use crate::error::{Class, Error, Result};
+use crate::predict;
 use crate::target::Target;
 use dmexp_format::DType;
 use dmexp_format::arch::llama::LlamaConfig;
@@ -88,7 +89,7 @@ pub fn onto(
     let target = Target::new(out, checkpoint.sources().iter().map(PathBuf::as_path))?;
     let mut watch = Watch::new(cancel, progress);
     let file = target.temporary()?;
-    let job = Job { loaded: &loaded, header: &header, applied: &applied, source: checkpoint.path() };
+    let mut job = Job { loaded: &loaded, header: &header, applied: &applied, replaced: Vec::new(), source: checkpoint.path() };
     let payload = job.measure(&mut watch)?;
     let mut provenance = header.provenance.clone();
     let how = if partially { "partially onto" } else { "onto" };
@@ -97,10 +98,21 @@ pub fn onto(
     provenance.source.clone_from(&checkpoint.provenance.file_name);
     provenance.sha256 = None;
     let with_golden = !header.golden.is_empty();
-    let mut new = Header::new(header.config.clone(), header.tokenizer.clone(), provenance, payload)
-        .map_err(|error| job.damaged(&error.to_string()))?;
+    let with = |payload| {
+        Header::new(header.config.clone(), header.tokenizer.clone(), provenance.clone(), payload)
+            .map_err(|error| Error::damaged(error.to_string()).in_file(checkpoint.path()))
+    };
+    let mut new = with(payload)?;
     let mut file = job.write(file, &new, &target, &mut watch)?;
     let mut notes = notes;
+    if matches!(header.config, Config::Sequential(_)) {
+        // The base's golden vectors say what the base's weights give.
+        job.replaced = predict::recomputed(&Loaded::open(file.path())?)?;
+        if !job.replaced.is_empty() {
+            new = with(job.measure(&mut watch)?)?;
+            file = job.write(target.temporary()?, &new, &target, &mut watch)?;
+        }
+    }
     if with_golden {
         let (golden, warning) = golden::compute(&Loaded::open(file.path())?, &mut watch)?;
         notes.extend(warning);
@@ -196,6 +208,8 @@ struct Job<'a> {
     loaded: &'a Loaded,
     header: &'a Header,
     applied: &'a [Option<ArrayView<'a>>],
+    /// The bytes of tensors that are neither the checkpoint's nor the base's.
+    replaced: Vec<(usize, Vec<u8>)>,
     source: &'a Path,
 }
 
@@ -225,6 +239,10 @@ impl Job<'_> {
     /// Writes one tensor; returns how many of its values narrowing made 0.
     fn tensor(&self, number: usize, entry: &TensorEntry, out: &mut dyn Write) -> Result<u64> {
         let failed = |error: io::Error| self.damaged(&error.to_string());
+        if let Some((_, bytes)) = self.replaced.iter().find(|(place, _)| *place == number) {
+            out.write_all(bytes).map_err(failed)?;
+            return Ok(0);
+        }
         let Some(array) = self.applied.get(number).copied().flatten() else {
             let view = self.loaded.file()?.tensor(number as u32);
             out.write_all(view.map_or(&[], |view| view.bytes())).map_err(failed)?;

@@ -53,7 +53,11 @@ impl Plan<'_> {
     pub fn num_params(&self) -> u64 {
         match self.source {
             Source::Llama(source) => source.config.num_params(),
-            Source::Dormouse(_) | Source::Sequential(_) => self.elements(),
+            Source::Dormouse(_) => self.elements(),
+            Source::Sequential(source) => {
+                let wanted = source.settings.tensors().unwrap_or_default();
+                wanted.iter().filter(|wanted| !wanted.role.is_computed()).map(|wanted| wanted.dims.count()).sum()
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use super::narrow::Narrower;
 use super::plan::{Plan, Planned, Source, Values};
 use super::quantise::quantise;
 use super::spool::Spool;
-use super::{Format, Options, Phase, Progress, Report, golden, plan, quality};
+use super::{Format, Options, Phase, Progress, Report, golden, plan, quality, samples};
 use crate::checkpoint::Checkpoint;
 use crate::decode::{Loaded, verify};
 use crate::error::{Class, Error, Result};
@@ -57,22 +57,35 @@ pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, prog
 
 /// [`run`] within another piece of work.
 pub(super) fn run_watched(checkpoint: &Checkpoint, options: &Options, watch: &mut Watch<'_>) -> Result<Report> {
+    let in_file = |error: Error| error.in_file(checkpoint.path());
     let turned = match options.format {
-        Format::V2 => checkpoint.turned().map_err(|error| error.in_file(checkpoint.path()))?,
+        _ if options.fold_batch_norm => match checkpoint.folded().map_err(in_file)? {
+            None => return Err(in_file(no_place("is no sequential model: it has no batch normalisation", "leave --fold-batch-norm out"))),
+            folded => folded,
+        },
+        Format::V2 => checkpoint.turned().map_err(in_file)?,
         Format::V1 => None,
     };
     export(turned.as_ref().unwrap_or(checkpoint), checkpoint, options, watch)
 }
 
 fn export(checkpoint: &Checkpoint, original: &Checkpoint, options: &Options, watch: &mut Watch<'_>) -> Result<Report> {
-    let plan = plan(checkpoint, options)?;
+    let mut plan = plan(checkpoint, options)?;
+    if options.samples.is_some() && !matches!(plan.source, Source::Sequential(_)) {
+        return Err(no_place("samples of numbers are for sequential models", "leave --samples out").in_file(checkpoint.path()));
+    }
     if options.quality.is_some() && checkpoint.tokenizer.is_none() {
         return Err(Error::new(Class::Request, "a text cannot be measured with: there is no tokenizer").advise("name it with --tokenizer"));
     }
     let sources = original.sources();
-    let target = Target::new(&options.out, sources.iter().map(PathBuf::as_path).chain(options.quality.as_deref()))?;
+    let beside = options.quality.as_deref().into_iter().chain(options.samples.as_deref());
+    let target = Target::new(&options.out, sources.iter().map(PathBuf::as_path).chain(beside))?;
     // Made first, so that a folder that takes no file is found out before the work.
     let file = target.temporary()?;
+    let compared = match &options.samples {
+        Some(path) => Some(samples::add(path, checkpoint, &mut plan, options, &target, watch)?),
+        None => None,
+    };
     let mut spool = Spool::default();
     let payload = measure(checkpoint, &plan, options, &target, &mut spool, watch)?;
     let job = Job { checkpoint, original, plan: &plan, options, target: &target, spool: &spool };
@@ -91,8 +104,9 @@ fn export(checkpoint: &Checkpoint, original: &Checkpoint, options: &Options, wat
             .fold(super::Figures::NONE, super::Figures::merged),
         tensors: payload.tensors.clone(),
         fingerprint: 0,
-        golden: 0,
+        golden: if options.golden { compared.map_or(0, |compared| compared.samples) } else { 0 },
         quality: None,
+        samples: compared,
         fixed: match plan.source {
             Source::Llama(source) => source.fixed.clone(),
             Source::Dormouse(_) | Source::Sequential(_) => Vec::new(),
@@ -123,7 +137,7 @@ fn export(checkpoint: &Checkpoint, original: &Checkpoint, options: &Options, wat
 }
 
 /// First pass: narrows every tensor and measures the result.
-fn measure(
+pub(super) fn measure(
     checkpoint: &Checkpoint,
     plan: &Plan<'_>,
     options: &Options,
@@ -213,14 +227,14 @@ impl Planned<'_> {
 }
 
 /// What the second pass works with.
-struct Job<'a> {
-    checkpoint: &'a Checkpoint,
+pub(super) struct Job<'a> {
+    pub(super) checkpoint: &'a Checkpoint,
     /// What the checkpoint was made of, where that is another one.
-    original: &'a Checkpoint,
-    plan: &'a Plan<'a>,
-    options: &'a Options,
-    target: &'a Target,
-    spool: &'a Spool,
+    pub(super) original: &'a Checkpoint,
+    pub(super) plan: &'a Plan<'a>,
+    pub(super) options: &'a Options,
+    pub(super) target: &'a Target,
+    pub(super) spool: &'a Spool,
 }
 
 impl Job<'_> {
@@ -236,6 +250,26 @@ impl Job<'_> {
     }
 
     fn format_2(&self, file: NamedTempFile, payload: Payload, watch: &mut Watch<'_>, report: &mut Report) -> Result<NamedTempFile> {
+        let mut header = self.header(payload)?;
+        let file = self.write(file, &header, watch)?;
+        if !self.options.golden || !matches!(header.config, Config::Llama(_)) {
+            return Ok(file);
+        }
+        let (golden, warning) = golden::compute(&Loaded::open(file.path())?, watch)?;
+        drop(file);
+        report.golden = golden.len();
+        report.warnings.extend(warning);
+        header.golden = golden;
+        self.write(self.target.temporary()?, &header, watch)
+    }
+
+    /// Writes a file of format 2.
+    pub(super) fn write(&self, file: NamedTempFile, header: &Header, watch: &mut Watch<'_>) -> Result<NamedTempFile> {
+        self.fill(file, watch, |out, tensor| write_v2(out, header, self.options.alignment(), tensor))
+    }
+
+    /// The header of format 2, without golden vectors.
+    pub(super) fn header(&self, payload: Payload) -> Result<Header> {
         let in_source = |error: dmexp_format::host::HeaderError| Error::damaged(error.to_string()).in_file(self.checkpoint.path());
         let config = match self.plan.source {
             Source::Llama(source) => Config::Llama(LlamaSettings {
@@ -249,8 +283,6 @@ impl Job<'_> {
                 None => return Err(no_place("this model of dormouse was not made ready for format 2", "export format 1")),
             },
         };
-        // What a golden vector of a sequential model is, is not laid down yet.
-        let golden = self.options.golden && matches!(config, Config::Llama(_));
         let provenance = Provenance {
             source: self.checkpoint.provenance.file_name.clone(),
             sha256: self.options.sha256.then(|| sha256(self.original)),
@@ -258,18 +290,7 @@ impl Job<'_> {
             exporter: concat!("dmexp ", env!("CARGO_PKG_VERSION")).to_owned(),
             licence: self.checkpoint.provenance.licence.clone(),
         };
-        let mut header = Header::new(config, self.plan.tokenizer.clone(), provenance, payload).map_err(in_source)?;
-        let alignment = self.options.alignment();
-        let file = self.fill(file, watch, |out, tensor| write_v2(out, &header, alignment, tensor))?;
-        if !golden {
-            return Ok(file);
-        }
-        let (golden, warning) = golden::compute(&Loaded::open(file.path())?, watch)?;
-        drop(file);
-        report.golden = golden.len();
-        report.warnings.extend(warning);
-        header.golden = golden;
-        self.fill(self.target.temporary()?, watch, |out, tensor| write_v2(out, &header, alignment, tensor))
+        Header::new(config, self.plan.tokenizer.clone(), provenance, payload).map_err(in_source)
     }
 
     /// Second pass: `write` puts a whole file into `file`, narrowing the tensors again (those that were quantised come from the spool).

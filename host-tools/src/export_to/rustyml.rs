@@ -16,7 +16,8 @@ pub(super) fn write(loaded: &Loaded, format: Destination, out: &Path, watch: &mu
     target.write(|out| out.write_all(&bytes).map_err(|error| target.failed(error)))?;
     let mut notes = vec!["a RustyML file has the weights alone: what the layers do stays in the .dmexp (dmexp export info)".to_owned()];
     if file.tensors().any(|tensor| tensor.view.dtype() != DType::F32) {
-        notes.push("16-bit weights were widened to f32, which changes none of them".to_owned());
+        notes
+            .push("weights in fewer bits were widened to f32: the values that this file computes with, not those of its source".to_owned());
     }
     Ok(Report { out: out.to_path_buf(), format, bytes: bytes.len() as u64, tensors: u64::from(file.num_tensors()), notes })
 }

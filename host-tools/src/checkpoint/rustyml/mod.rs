@@ -4,6 +4,7 @@
 //! compared with the shapes that the file's layers were built for, which shows most wrong strides, paddings and pools before a number is computed.
 
 mod architecture;
+mod fold;
 mod reader;
 mod rosters;
 mod writer;
@@ -15,6 +16,7 @@ mod tests;
 pub(crate) use architecture::of_table;
 pub(super) use reader::MAGIC;
 pub(crate) use rosters::model_roster;
+pub(crate) use writer::source_layout;
 pub use writer::{NEWEST, to_rustyml};
 
 use super::array::Array;

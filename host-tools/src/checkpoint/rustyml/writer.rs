@@ -5,10 +5,10 @@ use super::reader::MAGIC;
 use super::rosters::{model_roster, source_shape};
 use crate::decode::Loaded;
 use crate::error::{Class, Error, Result};
-use dmexp_format::TensorView;
-use dmexp_format::arch::sequential::{Op, Role};
+use dmexp_format::arch::sequential::{Layer, Op, Role};
 use dmexp_format::host::sequential::type_in_format_3;
 use dmexp_format::host::{Config, Header, SequentialSettings};
+use dmexp_format::{Dims, TensorView};
 
 /// The format that [`to_rustyml`] writes unless another is asked for.
 pub const NEWEST: u32 = 4;
@@ -66,7 +66,8 @@ fn layer<'a>(
     let input = settings.inputs_of(number).first().copied();
     let stored = layer.roles().zip(views).filter(|(role, _)| !role.is_computed());
     for ((role, view), member) in stored.zip(&position.arrays) {
-        let shape = input.and_then(|input| source_shape(&layer, role, input)).unwrap_or_default();
+        let layout = input.and_then(|input| source_layout(&layer, role, input, view.dims()));
+        let Some((shape, places)) = layout else { continue };
         string(out, &member.name);
         out.push(u8::from(!member.trainable));
         varint(out, shape.len() as u64);
@@ -74,8 +75,15 @@ fn layer<'a>(
             varint(out, *size);
         }
         varint(out, member.count);
-        out.extend(places(layer.op, role, &shape, view.rows(), view.cols()).flat_map(|place| view.get_f32(place).to_le_bytes()));
+        out.extend(places.flat_map(|place| view.get_f32(place).to_le_bytes()));
     }
+}
+
+/// The shape that `RustyML` gives a layer's array, and where its values, in `RustyML`'s order, lie in the tensor of these dims that stores it. `None` for a role that the layer has not.
+pub(crate) fn source_layout(layer: &Layer, role: Role, input: Dims, stored: Dims) -> Option<(Vec<u64>, Box<dyn Iterator<Item = usize>>)> {
+    let shape = source_shape(layer, role, input)?;
+    let places = places(layer.op, role, &shape, stored.rows() as usize, stored.cols() as usize);
+    Some((shape, places))
 }
 
 /// Where the values of an array, in `RustyML`'s order, lie in the tensor that stores it.

@@ -5,7 +5,7 @@ use super::step::Step;
 use crate::format::Rule;
 #[cfg(feature = "files")]
 use crate::format::arch::sequential::{LayerKey, Sequential, check_tensors, plan};
-use crate::format::arch::sequential::{NODE_LIMIT, Role, SlotWords, Usage, Wanted};
+use crate::format::arch::sequential::{Role, SlotWords, Usage, Wanted};
 #[cfg(feature = "files")]
 use crate::format::file::{IndexedTensors, ModelFile};
 use crate::format::{DType, Dims, Error, TensorView};
@@ -144,10 +144,13 @@ impl<'a> Predictor<'a> {
 
 /// Whether there are kernels for matrices of this type.
 const fn is_built(dtype: DType) -> bool {
-    cfg!(feature = "f32") && matches!(dtype, DType::F32)
-        || cfg!(feature = "f16") && matches!(dtype, DType::F16)
-        || cfg!(feature = "bf16") && matches!(dtype, DType::Bf16)
-        || cfg!(feature = "q8") && matches!(dtype, DType::Q8)
+    match dtype {
+        DType::F32 => cfg!(feature = "f32"),
+        DType::F16 => cfg!(feature = "f16"),
+        DType::Bf16 => cfg!(feature = "bf16"),
+        DType::Q8 => cfg!(feature = "q8"),
+        _ => false,
+    }
 }
 
 impl<'a> Predictor<'a> {
@@ -165,12 +168,12 @@ impl<'a> Predictor<'a> {
 
     /// How many inputs it has.
     pub fn num_inputs(&self) -> u32 {
-        (0..NODE_LIMIT).take_while(|number| self.input_node(*number).is_some()).count() as u32
+        (0u32..).take_while(|number| self.input_node(*number).is_some()).count() as u32
     }
 
     /// How many outputs it has.
     pub fn num_outputs(&self) -> u32 {
-        (0..NODE_LIMIT).take_while(|number| self.output_node(*number).is_some()).count() as u32
+        (0u32..).take_while(|number| self.output_node(*number).is_some()).count() as u32
     }
 
     /// The shape of input `number` as the file has it, without the batch axis; `None` past the last.
