@@ -1,8 +1,13 @@
 //! What the code of `include_model!` calls while the program compiles. Not part of the public interface.
 
+#[cfg(feature = "llama")]
+use crate::format::KvDType;
+#[cfg(feature = "llama")]
 use crate::format::arch::llama::LlamaConfig;
+#[cfg(feature = "llama")]
 use crate::format::layout::LlamaLayout;
-use crate::format::{DType, Dims, KvDType, Planes, TensorView};
+use crate::format::{DType, Dims, Planes, TensorView};
+#[cfg(feature = "llama")]
 use crate::ops::kv::is_built;
 
 /// Puts bytes at an address that suits every element type and the widest loads.
@@ -41,6 +46,7 @@ pub const fn tensor(payload: &'static [u8], offset: usize, dtype: u8, group: u32
 ///
 /// # Panics
 /// While compiling, if the target cannot address them.
+#[cfg(feature = "llama")]
 pub const fn layout(config: &LlamaConfig, context: u32, kv: KvDType) -> LlamaLayout {
     match LlamaLayout::new(config, context, kv) {
         Ok(layout) => layout,
@@ -65,6 +71,7 @@ pub const fn require_dtype(code: u8) {
 ///
 /// # Panics
 /// While compiling, if the feature is off.
+#[cfg(feature = "llama")]
 pub const fn require_kv(kv: KvDType) {
     if is_built(kv) {
         return;
@@ -80,6 +87,7 @@ pub const fn require_kv(kv: KvDType) {
 ///
 /// # Panics
 /// While compiling, if the feature is off.
+#[cfg(feature = "llama")]
 pub const fn require_tokenizer(kind: u32) {
     assert!(kind != 3 || cfg!(feature = "bpe"), "this model's tokenizer is byte_level_bpe: build `dmexp` with the feature `bpe`");
 }

@@ -21,6 +21,14 @@ pub(crate) fn model(request: &Request) -> Result<TokenStream, Refusal> {
         std::fs::read(&request.path).map_err(|error| refuse(format!("{shown}: {error} (looked for {})", request.path.display())))?;
     let file = ModelFile::open(&bytes).map_err(|error| refuse(format!("{shown}: {error}")))?;
     host::verify(&bytes).map_err(|error| refuse(format!("{shown}: {error}")))?;
+    if file.architecture() == Architecture::Sequential {
+        let code = crate::sequential::code(request, bytes.len(), &file)?;
+        let body: TokenStream = code.parse().map_err(|error| refuse(format!("{shown}: the generated code does not parse: {error}")))?;
+        return Ok(request.prefix.clone().into_iter().chain(body).collect());
+    }
+    if let Some(span) = request.length.map(|(_, span)| span).or(request.streaming) {
+        return Err(Refusal::new(span, format!("{shown}: `length` and `streaming` are of sequential models")));
+    }
     if file.architecture() != Architecture::Llama {
         return Err(refuse(format!("{shown}: include_model! cannot place a {} model yet", file.architecture().name())));
     }
@@ -214,7 +222,7 @@ impl Places<'_> {
     }
 }
 
-fn dims(dims: Dims) -> String {
+pub(crate) fn dims(dims: Dims) -> String {
     format!("{}, {:?}", dims.rank(), dims.padded())
 }
 

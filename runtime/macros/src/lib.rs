@@ -4,6 +4,7 @@
 
 mod expand;
 mod parse;
+mod sequential;
 
 use proc_macro::TokenStream;
 
@@ -30,6 +31,13 @@ use proc_macro::TokenStream;
 /// `board = "rp2040"`, one of the boards that `dmexp plan` knows, or `ram_limit = 64_000`, the bytes that arenas and such tensors may take, make too little RAM a compile error that says what
 /// is needed, what there is, and which context would fit; where a board's RAM is split, two banks count (`Session::new_in_banks`). Without either the linker says only that it does not fit.
 ///
+/// A sequential or graph network takes `length` (steps of its first input, where a recurrent layer or an embedding reads it) and `streaming = true` (recurrent layers go on from the state of the
+/// last run) instead of `context`, `kv` and `ram`:
+///
+/// ```ignore
+/// dmexp::include_model!(Gestures = "gestures.dmexp", streaming = true);
+/// ```
+///
 /// While the program compiles, every check that needs no run of the model is made: container, checksums, header against index, finite weights,
 /// names and dims against the configuration, tokenizer arrays. What does not pass is a compile error at the path.
 ///
@@ -40,6 +48,9 @@ use proc_macro::TokenStream;
 /// - `KV_LEN`, `WORK_LEN: usize`: the same in two parts, for `Session::new_in_banks` on chips whose RAM is split
 /// - `RAM_LEN: usize`: bytes of weights that are copied to RAM
 /// - `CONFIG`, `CONTEXT: u32`, `KV`, `FINGERPRINT: u32`: what the file and the call say
+///
+/// That of a network has `bind() -> dmexp::Predictor<'static>`, `ARENA_LEN`, `FINGERPRINT`, and `INPUT_LENS` and `OUTPUT_LENS`, the number of elements of each; of the code for layers and
+/// activations, the program holds what this network needs.
 ///
 /// The weights lie in a static of alignment 64 (with `ram`, in one static a tensor). No header and no parser get into the program.
 #[proc_macro]

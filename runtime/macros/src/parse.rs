@@ -18,6 +18,10 @@ pub(crate) struct Request {
     pub(crate) context: Option<u32>,
     pub(crate) context_span: Span,
     pub(crate) kv: KvDType,
+    /// Of a sequential model: the length of its first input, and where it stands.
+    pub(crate) length: Option<(u32, Span)>,
+    /// Of a sequential model: where it says that it is streamed.
+    pub(crate) streaming: Option<Span>,
     pub(crate) section: Option<String>,
     /// Patterns of the tensors that are copied to RAM, and where they stand.
     pub(crate) ram: Vec<(String, Span)>,
@@ -67,7 +71,7 @@ impl Refusal {
     }
 }
 
-const USAGE: &str = "include_model! takes: Name = \"file.dmexp\" [, context = POSITIONS] [, kv = f32|f16|q8] [, section = \"NAME\"] [, ram = [\"TENSOR\", ..]] [, ram_limit = BYTES | board = \"NAME\"]";
+const USAGE: &str = "include_model! takes: Name = \"file.dmexp\" [, context = POSITIONS] [, kv = f32|f16|q8] [, length = STEPS] [, streaming = true|false] [, section = \"NAME\"] [, ram = [\"TENSOR\", ..]] [, ram_limit = BYTES | board = \"NAME\"]";
 
 /// Reads the macro's input.
 pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
@@ -94,6 +98,8 @@ pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
         context: None,
         context_span: path_span,
         kv: KvDType::default(),
+        length: None,
+        streaming: None,
         section: None,
         ram: Vec::new(),
         room: None,
@@ -123,6 +129,13 @@ pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
                     other => return Err(Refusal::new(span, format!("kv = {other}: must be f32, f16 or q8"))),
                 };
             }
+            "length" => {
+                let text = value.to_string().replace('_', "");
+                let parsed = text.parse().ok().filter(|length| *length > 0);
+                let length = parsed.ok_or_else(|| Refusal::new(span, format!("length = {text}: must be a number of steps, 1 or more")))?;
+                request.length = Some((length, span));
+            }
+            "streaming" => request.streaming = crate::sequential::streaming(&value.to_string(), span)?,
             "section" => match value {
                 TokenTree::Literal(literal) => request.section = Some(string(&literal)?),
                 _ => return Err(Refusal::new(span, "section: must be a string, the name of a linker section")),
