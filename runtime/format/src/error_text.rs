@@ -99,7 +99,9 @@ impl fmt::Display for Error {
             Self::Shape { tensor, found, expected } => {
                 write!(f, "tensor {tensor} has dims {}, the configuration calls for {}", Sizes(found), Sizes(expected))
             }
-            Self::Layer { .. } | Self::Node { .. } | Self::NodeShape { .. } => sequential(self, f),
+            Self::Layer { .. } | Self::Node { .. } | Self::NodeShape { .. } | Self::NonFiniteResult { .. } | Self::NoRow { .. } => {
+                sequential(self, f)
+            }
             Self::DuplicateName { first, second } => write!(f, "tensors {first} and {second} have the same name"),
             Self::Tokenizer { key, rule, found, allowed: u64::MAX } => {
                 write!(f, "tokenizer: {key:?} (see byte {found} of the file) {rule}")
@@ -112,17 +114,7 @@ impl fmt::Display for Error {
             Self::KvNotBuilt { kv } => write!(f, "keys and values as {kv}: build with the cargo feature `kv-{kv}`"),
             Self::TokenizerNotBuilt { kind } => write!(f, "the tokenizer is {}: build with the cargo feature `bpe`", kind.name()),
             Self::NonFinite { tensor, element } => write!(f, "tensor {tensor}: element {element} is not finite"),
-            Self::Quantised { tensor, plane, place, found } => {
-                write!(f, "tensor {tensor}: ")?;
-                match plane {
-                    Plane::Codes => write!(f, "the code of element {place} is {found:#x}, which stands for no value"),
-                    Plane::Scales => {
-                        write!(f, "scale {place} is {}; scales are finite and not below 0", f32::from_bits(found))
-                    }
-                    Plane::Multipliers => write!(f, "multiplier {place} is {found}; multipliers are 1 to 255"),
-                    Plane::Padding => write!(f, "byte {place} is padding, but {found}, not 0"),
-                }
-            }
+            Self::Quantised { tensor, plane, place, found } => quantised(f, tensor, plane, place, found),
             Self::Golden { position, stored, computed } => {
                 write!(f, "golden vector: the logits at position {position} should have checksum {stored:08x}, they have {computed:08x}")
             }
@@ -147,15 +139,6 @@ impl fmt::Display for Error {
             Self::NonFiniteLogits { position } => {
                 write!(f, "the logits at position {position} are not all finite")
             }
-            Self::NonFiniteResult { output, element } => write!(f, "element {element} of output {output} is not finite"),
-            Self::NoRow { layer, element, found, rows } => {
-                write!(
-                    f,
-                    "layer {layer}: number {element} is {}, the embedding has rows 0 to {}",
-                    f32::from_bits(found),
-                    rows.saturating_sub(1)
-                )
-            }
             Self::ArithmeticSelfCheck { operation, found, expected } => write!(
                 f,
                 "this machine's float arithmetic is not IEEE as set up now (check {operation}: {found:08x}, not {expected:08x}): rounding mode, flush-to-zero or replaced float routines; \
@@ -165,6 +148,17 @@ impl fmt::Display for Error {
             Self::Stop { rule, found, allowed } => write!(f, "a stop string of {found} bytes {rule} ({allowed})"),
             Self::Output => f.write_str("the output could not be written to"),
         }
+    }
+}
+
+/// What an error about a quantised tensor says.
+fn quantised(f: &mut fmt::Formatter<'_>, tensor: u32, plane: Plane, place: u64, found: u32) -> fmt::Result {
+    write!(f, "tensor {tensor}: ")?;
+    match plane {
+        Plane::Codes => write!(f, "the code of element {place} is {found:#x}, which stands for no value"),
+        Plane::Scales => write!(f, "scale {place} is {}; scales are finite and not below 0", f32::from_bits(found)),
+        Plane::Multipliers => write!(f, "multiplier {place} is {found}; multipliers are 1 to 255"),
+        Plane::Padding => write!(f, "byte {place} is padding, but {found}, not 0"),
     }
 }
 
@@ -179,6 +173,11 @@ fn sequential(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Error::Node { node, key, rule, found, allowed } => write!(f, "node {node}: {}: {found} {rule} ({allowed})", key.name()),
         Error::NodeShape { node, found, expected } => {
             write!(f, "node {node} has shape {}, from its layer and inputs follows {}", Sizes(found), Sizes(expected))
+        }
+        Error::NonFiniteResult { output, element } => write!(f, "element {element} of output {output} is not finite"),
+        Error::NoRow { layer, element, found, rows } => {
+            let last = rows.saturating_sub(1);
+            write!(f, "layer {layer}: number {element} is {}, the embedding has rows 0 to {last}", f32::from_bits(found))
         }
         _ => Ok(()),
     }

@@ -26,6 +26,7 @@ impl<'a, T> Iterator for Parts<'a, T> {
 
 /// The next `len` elements of `rest`, which is then what follows them; fewer where there are no more.
 #[inline]
+#[allow(clippy::mut_mut, reason = "what is left is written back")]
 pub(crate) fn next_mut<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
     let all = core::mem::take(rest);
     let at = len.min(all.len());

@@ -91,13 +91,13 @@ const ERFC: [f32; 10] = [
     0.096_784_18,
     -0.186_288_06,
     0.278_868_07,
-    -1.135_203_98,
+    -1.135_204,
     1.488_515_9,
     -0.822_152_23,
     0.170_872_77,
 ];
 
-/// The complementary error function, with at most 3e-7 as error.
+/// The complementary error function, with at most 4.1e-7 as error.
 #[cfg(any(feature = "sequential", test))]
 pub(crate) fn erfc(x: f32) -> f32 {
     let size = x.abs();
@@ -138,7 +138,7 @@ mod tests {
             bits += 9_973;
         }
         let [ln1p_worst, expm1_worst, erfc_worst] = worst;
-        assert!(ln1p_worst <= 1.3e-7 && expm1_worst <= 3e-7 && erfc_worst <= 3e-7, "{worst:?}");
+        assert!(ln1p_worst <= 1.3e-7 && expm1_worst <= 3e-7 && erfc_worst <= 4.1e-7, "{worst:?}");
         assert_eq!((ln1p(0.0), expm1(0.0), expm1(-1e30), erfc(1e30), erfc(-1e30)), (0.0, 0.0, -1.0, 0.0, 2.0));
     }
 

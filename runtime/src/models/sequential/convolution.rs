@@ -16,7 +16,6 @@ pub(super) fn run_transposed(call: &mut Call<'_, '_>) -> Result<(), Error> {
     windows(call, &Grid::transposed(&call.step.layer, call.input, call.output))
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 fn windows(call: &mut Call<'_, '_>, grid: &Grid) -> Result<(), Error> {
     let (kernel, bias) = (call.tensor(0), call.tensor(1));
     let (patch, codes) = call.scratch.split_at_mut_checked(kernel.cols()).unwrap_or_default();

@@ -1,5 +1,4 @@
 //! Layers that move elements and compute nothing.
-#![allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 
 use super::step::Call;
 use super::walk::{Walk, strides};

@@ -1,5 +1,4 @@
 //! Layers that work on single elements of one or several inputs, which are right-aligned and repeated where they have one element along an axis.
-#![allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 
 use super::gather::take;
 use super::step::Call;

@@ -2,6 +2,7 @@
 //!
 //! A [`Predictor`] is a network bound to its weights; a [`Prediction`] runs it in memory of the caller's, one sample at a time, without a heap. Results share places in that memory where they are
 //! never needed at the same time. Every sum is canonical, so results have the same bits on every machine.
+#![allow(clippy::unnecessary_wraps, reason = "kernels have one type, and some can fail")]
 
 mod convolution;
 mod dense;

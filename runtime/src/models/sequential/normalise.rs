@@ -1,5 +1,4 @@
 //! Normalisations, and the softmax along any axis: statistics are canonical sums over the natural order of what they are about.
-#![allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 
 use super::step::Call;
 use super::walk::{Walk, strides};

@@ -31,7 +31,6 @@ fn whole(call: &Call<'_, '_>) -> Grid {
     Grid::new(&call.step.layer, call.input, call.output).whole()
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 fn largest_of(call: &mut Call<'_, '_>, grid: &Grid) -> Result<(), Error> {
     let channels = grid.channels;
     let mut rest = &mut *call.out;
@@ -53,7 +52,6 @@ fn largest_of(call: &mut Call<'_, '_>, grid: &Grid) -> Result<(), Error> {
     Ok(())
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 fn mean_of(call: &mut Call<'_, '_>, grid: &Grid) -> Result<(), Error> {
     let count = grid.channels;
     let mut rest = &mut *call.out;

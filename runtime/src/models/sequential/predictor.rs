@@ -5,7 +5,7 @@ use super::step::Step;
 use crate::format::Rule;
 #[cfg(feature = "files")]
 use crate::format::arch::sequential::{LayerKey, Sequential, check_tensors, plan};
-use crate::format::arch::sequential::{Role, SlotWords, Usage, Wanted};
+use crate::format::arch::sequential::{NODE_LIMIT, Role, SlotWords, Usage, Wanted};
 #[cfg(feature = "files")]
 use crate::format::file::{IndexedTensors, ModelFile};
 use crate::format::{DType, Dims, Error, TensorView};
@@ -144,13 +144,10 @@ impl<'a> Predictor<'a> {
 
 /// Whether there are kernels for matrices of this type.
 const fn is_built(dtype: DType) -> bool {
-    match dtype {
-        DType::F32 => cfg!(feature = "f32"),
-        DType::F16 => cfg!(feature = "f16"),
-        DType::Bf16 => cfg!(feature = "bf16"),
-        DType::Q8 => cfg!(feature = "q8"),
-        _ => false,
-    }
+    cfg!(feature = "f32") && matches!(dtype, DType::F32)
+        || cfg!(feature = "f16") && matches!(dtype, DType::F16)
+        || cfg!(feature = "bf16") && matches!(dtype, DType::Bf16)
+        || cfg!(feature = "q8") && matches!(dtype, DType::Q8)
 }
 
 impl<'a> Predictor<'a> {
@@ -168,12 +165,12 @@ impl<'a> Predictor<'a> {
 
     /// How many inputs it has.
     pub fn num_inputs(&self) -> u32 {
-        (0u32..).take_while(|number| self.input_node(*number).is_some()).count() as u32
+        (0..NODE_LIMIT).take_while(|number| self.input_node(*number).is_some()).count() as u32
     }
 
     /// How many outputs it has.
     pub fn num_outputs(&self) -> u32 {
-        (0u32..).take_while(|number| self.output_node(*number).is_some()).count() as u32
+        (0..NODE_LIMIT).take_while(|number| self.output_node(*number).is_some()).count() as u32
     }
 
     /// The shape of input `number` as the file has it, without the batch axis; `None` past the last.
@@ -296,11 +293,11 @@ impl<'a> Predictor<'a> {
     }
 }
 
-/// The roles of a step's tensors.
+/// The roles of a step's weights; those that follow from the layer are none.
 fn roles_of(step: &Step<'_>) -> [Option<Role>; 4] {
     let mut roles = [None; 4];
     for (to, role) in roles.iter_mut().zip(step.layer.roles()) {
-        *to = Some(role);
+        *to = if role.is_computed() { None } else { Some(role) };
     }
     roles
 }

@@ -42,7 +42,6 @@ fn sums(z: &mut [f32], again: &mut [f32], x: &[f32], h: &[f32], codes: &mut [f32
 }
 
 /// `h = act((x K + h U) + b)`.
-#[allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 pub(super) fn simple(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let tensors = [call.tensor(0), call.tensor(1), call.tensor(2)];
     let (units, number, activate) = (call.step.layer.units as usize, call.step.layer.a, call.step.activate);
@@ -57,7 +56,6 @@ pub(super) fn simple(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 /// Gates input, forget, cell, output: `c = (f * c) + (i * g)`, `h = o * act(c)`.
-#[allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 pub(super) fn lstm(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let tensors = [call.tensor(0), call.tensor(1), call.tensor(2)];
     let (units, number, activate) = (call.step.layer.units as usize, call.step.layer.a, call.step.activate);
@@ -78,14 +76,13 @@ pub(super) fn lstm(call: &mut Call<'_, '_>) -> Result<(), Error> {
         h.copy_from_slice(c);
         activate(h, units, number);
         for (h, o) in h.iter_mut().zip(rest) {
-            *h = *o * *h;
+            *h *= *o;
         }
     });
     Ok(())
 }
 
 /// Gates update, reset, candidate: `candidate = act((x K + (r * h) U) + b)`, `h = (z * h) + ((1 - z) * candidate)`.
-#[allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 pub(super) fn gru(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let [kernel, recurrent, bias] = [call.tensor(0), call.tensor(1), call.tensor(2)];
     let (units, number, activate) = (call.step.layer.units as usize, call.step.layer.a, call.step.activate);

@@ -69,7 +69,6 @@ impl<'a> Call<'_, 'a> {
 
 const fn activation_of(activation: Activation) -> Activate {
     match activation {
-        Activation::Linear => elementwise::linear,
         Activation::Relu => elementwise::relu,
         Activation::Sigmoid => elementwise::sigmoids,
         Activation::Tanh => elementwise::tanhs,
@@ -85,7 +84,7 @@ const fn activation_of(activation: Activation) -> Activate {
         Activation::GeluTanh => elementwise::gelu_tanh,
         Activation::Silu => elementwise::silus,
         Activation::Mish => elementwise::mish,
-        // Another kind is refused when the file is read.
+        // Linear; what is not known is refused when the file is read.
         _ => elementwise::linear,
     }
 }
@@ -136,12 +135,10 @@ const fn kernel_of(layer: &Layer) -> Kernel {
     }
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 fn nothing(_: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 fn activation(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.activate();
     Ok(())

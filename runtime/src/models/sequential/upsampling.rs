@@ -1,5 +1,4 @@
 //! Upsampling: repeats along one to three axes, and resampling in the plane.
-#![allow(clippy::unnecessary_wraps, reason = "as every kernel")]
 
 use super::gather::take;
 use super::step::Call;

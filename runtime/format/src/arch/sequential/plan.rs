@@ -152,12 +152,12 @@ fn steps_one_by_one(layer: &Layer, input: Dims) -> bool {
     let beside_time = || layer.used_axes().all(|axis| axis != 0);
     match layer.op {
         Op::SimpleRnn | Op::Lstm | Op::Gru => !layer.flags.has(Flags::BACKWARDS),
-        Op::Identity | Op::Rescaling | Op::Embedding => true,
         Op::Dense | Op::BatchNormalization => input.rank() > 1,
-        Op::LayerNormalization | Op::UnitNormalization | Op::Reverse => beside_time(),
+        Op::LayerNormalization | Op::UnitNormalization | Op::Reverse | Op::Concatenate => beside_time(),
         Op::Activation => layer.activation != Activation::Softmax || beside_time(),
-        Op::Concatenate => beside_time(),
-        Op::Add | Op::Subtract | Op::Multiply | Op::Average | Op::Maximum | Op::Minimum => true,
+        Op::Identity | Op::Rescaling | Op::Embedding | Op::Add | Op::Subtract | Op::Multiply | Op::Average | Op::Maximum | Op::Minimum => {
+            true
+        }
         _ => false,
     }
 }
@@ -439,3 +439,7 @@ fn lowest(model: &Sequential<'_>, kept: impl Fn(u32) -> bool, table: &[SlotWords
         }
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+#[path = "plan_tests.rs"]
+mod tests;
