@@ -81,6 +81,18 @@ fn a_transcript_is_compared_with_what_is_computed_later() {
     assert_eq!((same["positions"].as_array().unwrap().len(), &same["reference"]["name"]), (4, &json!("this machine as recorded")));
     // The fingerprint of another file is another, also where the file has the same shape.
     compare(folder.path(), "--export b.dmexp --replay t.jsonl").refused(2, &["fingerprint", "b.dmexp"]);
+    // What cannot have been recorded is refused, by its line.
+    let recorded = fs::read_to_string(folder.path().join("t.jsonl")).unwrap();
+    let lines: Vec<&str> = recorded.lines().collect();
+    let strange = lines[2].replacen("\"token\":2", "\"token\":256", 1);
+    let (added, missing) = ([&lines[..], &lines[4..]].concat(), [&lines[..2], &lines[3..]].concat());
+    let with = [&lines[..2], &[strange.as_str()], &lines[3..]].concat();
+    for (lines, parts) in
+        [(added, ["lines were added", "at line 6"]), (missing, ["the file is cut", "at line 4"]), (with, ["256", "at line 3"])]
+    {
+        fs::write(folder.path().join("damaged.jsonl"), lines.join("\n")).unwrap();
+        compare(folder.path(), "--export a.dmexp --replay damaged.jsonl").refused(2, &[&["damaged.jsonl"], &parts[..]].concat());
+    }
     // What was recorded is changed: found where it was.
     let text = fs::read_to_string(folder.path().join("t.jsonl")).unwrap();
     let lines: Vec<&str> = text.lines().collect();

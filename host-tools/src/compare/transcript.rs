@@ -112,11 +112,15 @@ impl Transcript {
             if layers != 0 && layers != u64::from(head.n_layers) + 1 {
                 return Err(damaged(number, format!("there are {layers} checksums of layers, the model has {} layers", head.n_layers)));
             }
+            if line.token >= head.vocab_size {
+                return Err(damaged(number, format!("token {} is not in the vocabulary of {}", line.token, head.vocab_size)));
+            }
             positions.push(Kept { token: line.token, layers: line.layers, logits });
         }
         if positions.is_empty() || positions.len() as u64 != u64::from(head.positions) {
-            let what = format!("there are {} positions, of {} that were recorded: the file is cut", positions.len(), head.positions);
-            return Err(damaged(positions.len() + 2, what));
+            let why = if positions.len() as u64 > u64::from(head.positions) { "lines were added" } else { "the file is cut" };
+            let what = format!("there are {} positions, of {} that were recorded: {why}", positions.len(), head.positions);
+            return Err(damaged(positions.len() + 1, what));
         }
         let Head { name, firmware, fingerprint, dim, n_layers, vocab_size, context, .. } = head;
         let name = format!("{name} as recorded");

@@ -34,7 +34,9 @@ impl Board {
         let board = self.plan();
         let model = if board.model > 0 { format!(", {} besides for the model", size(board.model)) } else { String::new() };
         let ram = board.banks.first().map_or(0, |(_, bytes)| *bytes);
-        format!("{} ({}, {} of flash, {} of RAM{model})", board.about, board.core.name(), size(board.code), size(ram))
+        // Into the chip's parentheses, where there are some.
+        let (about, open) = board.about.strip_suffix(')').map_or((board.about, " ("), |about| (about, ", "));
+        format!("{about}{open}{}, {} of flash, {} of RAM{model})", board.core.name(), size(board.code), size(ram))
     }
 
     /// The Rust target of its firmware.

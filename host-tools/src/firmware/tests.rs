@@ -98,6 +98,8 @@ fn a_model_too_large_is_refused_with_the_type_that_fits_and_kept_where_the_plan_
 #[test]
 fn boards_are_known_by_their_chips_too_and_every_one_has_a_plan() {
     assert_eq!(board("rp2040").name, "pico");
+    assert_eq!(board("pico").title(), "Raspberry Pi Pico (RP2040, Cortex-M0, 2 MiB of flash, 264 KiB of RAM)");
+    assert_eq!(board("an547").title(), "QEMU mps3-an547 (Cortex-M55, 512 KiB of flash, 512 KiB of RAM, 4 MiB besides for the model)");
     for (chip, kit) in dmexp_format::host::boards::KITS {
         assert_eq!(board(chip).name, *kit);
     }

@@ -47,7 +47,8 @@ impl Facts {
         let file = loaded.file()?;
         if file.architecture() != Architecture::Llama {
             let what = format!("is a {} model; plans are made for models of the Llama family", file.architecture().name());
-            return Err(Error::not_a_model(what).in_file(loaded.path()));
+            let advice = "dmexp export info says what its weights take";
+            return Err(Error::not_a_model(what).advise(advice).in_file(loaded.path()));
         }
         loaded.model()?;
         let config = file.llama_config()?;

@@ -3,7 +3,6 @@
 
 #[cfg(any(feature = "q8", feature = "q4"))]
 use super::chip;
-#[cfg(any(feature = "q8", feature = "q4"))]
 use super::chip::Form;
 #[cfg(any(feature = "q8", feature = "q4"))]
 use super::integer::Integers;

@@ -25,6 +25,7 @@ impl<'a, T> Iterator for Parts<'a, T> {
 }
 
 /// The next `len` elements of `rest`, which is then what follows them; fewer where there are no more.
+#[cfg_attr(not(feature = "sequential"), allow(dead_code, reason = "networks of layers alone cut their memory so"))]
 #[inline]
 #[allow(clippy::mut_mut, reason = "what is left is written back")]
 pub(crate) fn next_mut<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {

@@ -143,6 +143,7 @@ impl<'a> Predictor<'a> {
 }
 
 /// Whether there are kernels for matrices of this type.
+#[cfg(feature = "files")]
 const fn is_built(dtype: DType) -> bool {
     cfg!(feature = "f32") && matches!(dtype, DType::F32)
         || cfg!(feature = "f16") && matches!(dtype, DType::F16)

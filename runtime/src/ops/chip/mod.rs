@@ -41,18 +41,21 @@ pub(crate) use {cortex_m_dsp::*, cortex_m_quantise::*};
 mod any_integers;
 #[cfg(all(not(dsp), not(x86_64_host), any(feature = "q8", feature = "q4")))]
 pub(crate) use any_integers::*;
+#[cfg(all(not(dsp), feature = "q8", target_os = "none", any(target_arch = "arm", target_arch = "riscv32")))]
+mod integer_rows;
 
 /// What the order of an activation's codes depends on, where a machine wants another than their own.
 #[cfg(not(x86_64_host))]
 pub(crate) type Form = crate::format::DType;
 /// The order that the kernel for this matrix wants.
-#[cfg(not(x86_64_host))]
+#[cfg(all(not(x86_64_host), any(feature = "q8", feature = "q4")))]
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "a constant in firmware with one type of weights")]
 pub(crate) fn form(w: &crate::format::TensorView<'_>) -> Form {
     super::integer::only(w.dtype())
 }
 /// Whether kernels for q8 want the sums of an activation's codes, too.
+#[cfg(any(feature = "q8", feature = "q4"))]
 pub(crate) const SUMS_OF_Q8: bool = cfg!(x86_64_host);
 
 #[cfg(any(
