@@ -18,7 +18,7 @@
 
 pub use dmexp_format as format;
 
-#[cfg(all(feature = "macros", any(feature = "llama", feature = "sequential")))]
+#[cfg(all(feature = "macros", any(feature = "llama", feature = "dormouse", feature = "sequential")))]
 #[doc(hidden)]
 #[path = "macro_support.rs"]
 pub mod __macro;
@@ -39,7 +39,7 @@ mod stop;
 pub mod tokenizer;
 
 pub use arena::{Arena, Memory};
-#[cfg(all(feature = "macros", any(feature = "llama", feature = "sequential")))]
+#[cfg(all(feature = "macros", any(feature = "llama", feature = "dormouse", feature = "sequential")))]
 pub use dmexp_macros::include_model;
 #[cfg(any(feature = "llama", feature = "dormouse"))]
 pub use model::Model;

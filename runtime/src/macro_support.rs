@@ -1,13 +1,17 @@
 //! What the code of `include_model!` calls while the program compiles. Not part of the public interface.
 
-#[cfg(feature = "llama")]
+#[cfg(any(feature = "llama", feature = "dormouse"))]
 use crate::format::KvDType;
+#[cfg(feature = "dormouse")]
+use crate::format::arch::dormouse::DormouseConfig;
 #[cfg(feature = "llama")]
 use crate::format::arch::llama::LlamaConfig;
 #[cfg(feature = "llama")]
 use crate::format::layout::LlamaLayout;
+#[cfg(feature = "dormouse")]
+use crate::format::layout::{Decoding, DormouseLayout};
 use crate::format::{DType, Dims, Planes, TensorView};
-#[cfg(feature = "llama")]
+#[cfg(any(feature = "llama", feature = "dormouse"))]
 use crate::ops::kv::is_built;
 
 /// Puts bytes at an address that suits every element type and the widest loads.
@@ -42,6 +46,18 @@ pub const fn tensor(payload: &'static [u8], offset: usize, dtype: u8, group: u32
     }
 }
 
+/// The parts of the arena of a session of a dormouse model.
+///
+/// # Panics
+/// While compiling, if the target cannot address them.
+#[cfg(feature = "dormouse")]
+pub const fn dormouse_layout(config: &DormouseConfig, context: u32, decoding: Decoding) -> DormouseLayout {
+    match DormouseLayout::new(config, context, decoding) {
+        Ok(layout) => layout,
+        Err(_) => panic!("this model with this context needs more memory than the target can address: ask for a smaller `context`"),
+    }
+}
+
 /// The parts of the arena of a session.
 ///
 /// # Panics
@@ -71,7 +87,7 @@ pub const fn require_dtype(code: u8) {
 ///
 /// # Panics
 /// While compiling, if the feature is off.
-#[cfg(feature = "llama")]
+#[cfg(any(feature = "llama", feature = "dormouse"))]
 pub const fn require_kv(kv: KvDType) {
     if is_built(kv) {
         return;

@@ -186,7 +186,7 @@ impl<'a> Model<'a> {
         Ok(Self { tokenizer, ..self })
     }
 
-    /// Bytes of memory that [`Model::copy_to_ram`] needs for the tensors of a Llama that `chosen` says yes to.
+    /// Bytes of memory that [`Model::copy_to_ram`] needs for the tensors of a Llama that `chosen` says yes to; 0 of a dormouse model, which it refuses.
     #[cfg(all(feature = "files", feature = "llama"))]
     pub fn ram_len(&self, chosen: impl Fn(&TensorSpec) -> bool) -> u64 {
         self.network.llama().map_or(0, |network| network.ram_len(chosen))
@@ -201,13 +201,16 @@ impl<'a> Model<'a> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::CopiesTooLarge`], with the bytes that are needed; [`Error::TooLargeForTarget`] for 16 GiB and more. The model stays as it was.
+    /// [`Error::CopiesTooLarge`], with the bytes that are needed; [`Error::TooLargeForTarget`] for 16 GiB and more; [`Error::OtherArchitecture`] for a dormouse model, whose tensors stay where they
+    /// are. The model stays as it was.
     #[cfg(all(feature = "files", feature = "llama"))]
     pub fn copy_to_ram<M: Memory + ?Sized>(&mut self, chosen: impl Fn(&TensorSpec) -> bool, memory: &'a mut M) -> Result<(), Error> {
         match &mut self.network {
             Network::Llama(network) => network.copy_to_ram(chosen, memory.words()),
             #[cfg(feature = "dormouse")]
-            Network::Dormouse(_) => Ok(()),
+            Network::Dormouse(_) => {
+                Err(Error::OtherArchitecture { found: Architecture::Dormouse.code(), expected: Architecture::Llama.code() })
+            }
         }
     }
 

@@ -65,23 +65,23 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Layers, each of which is a part of feeding a token; 0 where a token is fed in one part.
+    /// Layers, or iterations of a dormouse model's loop: each is a part of feeding a token.
     pub const fn n_layers(&self) -> u32 {
         match self {
             #[cfg(feature = "llama")]
             Self::Llama(network) => network.config().n_layers,
             #[cfg(feature = "dormouse")]
-            Self::Dormouse(_) => 0,
+            Self::Dormouse(network) => network.config().max_iter,
         }
     }
 
-    /// Width of the residual stream.
+    /// Values of the residual stream at a position.
     pub const fn dim(&self) -> u32 {
         match self {
             #[cfg(feature = "llama")]
             Self::Llama(network) => network.config().dim,
             #[cfg(feature = "dormouse")]
-            Self::Dormouse(network) => network.config().d_model,
+            Self::Dormouse(network) => network.config().stream_len() as u32,
         }
     }
 
@@ -107,19 +107,26 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Does a part of feeding `token` at `position`, which the caller has checked: the embedding (0), then a layer after the other.
-    pub(crate) fn feed_part(&self, state: &mut State<'_>, part: u32, token: u32, position: u32) {
+    /// Does a part of feeding `token` at `position`, which the caller has checked: the embedding (0), then a layer after the other. So many tokens are `known`.
+    pub(crate) fn feed_part(&self, state: &mut State<'_>, part: u32, token: u32, (position, known): (u32, u32)) {
         match (self, state) {
             #[cfg(feature = "llama")]
             (Self::Llama(network), State::Llama(state)) => match part.checked_sub(1) {
                 None => network.embed(state, token, position),
                 Some(layer) => network.layer(state, layer, position),
             },
-            // The token is among the known ones already; old positions are computed again once for all new ones.
+            // The token is among the known ones already; old positions are computed again once for all new ones, when the last of them is fed.
             #[cfg(feature = "dormouse")]
-            (Self::Dormouse(network), State::Dormouse(state)) if state.decoding() == Decoding::Fast => {
-                let _ = (part, token);
-                network.advance(state, position.wrapping_add(1));
+            (Self::Dormouse(network), State::Dormouse(state)) => {
+                let wanted = position.wrapping_add(1);
+                let _ = token;
+                if part > 0 {
+                    if state.is_begun() && state.goal() == wanted {
+                        network.iterate(state);
+                    }
+                } else if wanted == known || state.decoding() == Decoding::Fast {
+                    network.begin(state, wanted);
+                }
             }
             _ => (),
         }

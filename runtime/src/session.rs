@@ -429,7 +429,7 @@ impl<'a> Session<'a> {
     /// Does the next part of feeding `token`, which is that of the session's position.
     #[inline(never)]
     fn feed_part(&mut self, token: u32) {
-        self.model.network.feed_part(&mut self.state, self.parts, token, self.position);
+        self.model.network.feed_part(&mut self.state, self.parts, token, (self.position, self.known));
         self.parts += 1;
     }
 

@@ -129,7 +129,9 @@ fn compare(args: &ModelArgs, command: &Machines) -> Outcome {
     };
 
     let tokens = tokens(command, &opened, reference, recorded)?;
+    let is_dormouse = opened.loaded.model()?.network().dormouse().is_some();
     let wanted = Play {
+        part: if is_dormouse { "iteration" } else { "layer" },
         tokens: &tokens.tokens,
         greedy: (tokens.prompt, command.greedy),
         trace: command.trace || command.svg.is_some() || command.record.is_some(),

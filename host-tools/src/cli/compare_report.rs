@@ -86,7 +86,7 @@ pub(crate) fn print(report: &Report<'_>) -> io::Result<()> {
     }
     writeln!(out)?;
     if let Some(first) = found.first {
-        writeln!(out, "first difference: position {}, {}", first.position, place_in_words(first.place))?;
+        writeln!(out, "first difference: position {}, {}", first.position, place_in_words(first.place, found.part))?;
     }
     if found.tensors.compared > 0 {
         writeln!(out, "tensors: {} compared where they lie, {} differ", found.tensors.compared, found.tensors.wrong.len())?;

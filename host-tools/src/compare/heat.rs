@@ -47,11 +47,12 @@ pub fn svg(found: &Found, names: [&str; 2]) -> Result<String> {
         })
         .collect();
     let mut image = String::new();
-    draw(&mut image, &cells, names).map_err(|error| Error::new(Class::Unwritable, format!("the picture cannot be drawn: {error}")))?;
+    draw(&mut image, &cells, names, found.part)
+        .map_err(|error| Error::new(Class::Unwritable, format!("the picture cannot be drawn: {error}")))?;
     Ok(image)
 }
 
-fn draw(image: &mut String, cells: &[Vec<Cell>], names: [&str; 2]) -> std::result::Result<(), Box<dyn std::error::Error>> {
+fn draw(image: &mut String, cells: &[Vec<Cell>], names: [&str; 2], word: &str) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let (columns, rows) = (cells.len() as u32, cells.first().map_or(1, Vec::len) as u32);
     let size = ((columns * CELL + 140).max(480), rows * CELL.max(20) + 120);
     let deltas = cells.iter().flatten().filter_map(|cell| match cell {
@@ -81,7 +82,7 @@ fn draw(image: &mut String, cells: &[Vec<Cell>], names: [&str; 2]) -> std::resul
         .y_labels(rows as usize)
         .y_label_formatter(&|row| match *row {
             0 => "embedding".to_owned(),
-            row if row + 1 < rows => format!("layer {}", row - 1),
+            row if row + 1 < rows => format!("{word} {}", row - 1),
             row if row + 1 == rows => "logits".to_owned(),
             _ => String::new(),
         })

@@ -7,6 +7,8 @@ use crate::error::{Class, Error, Result};
 /// What is played.
 #[derive(Clone, Copy, Debug)]
 pub struct Play<'p> {
+    /// What a layer of the model is called: `layer`, or `iteration`.
+    pub part: &'static str,
     /// The tokens, at least one.
     pub tokens: &'p [u32],
     /// How many of them both sides continue by their own choice, and by how many tokens at most.
@@ -20,6 +22,8 @@ pub struct Play<'p> {
 /// What was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
+    /// What a layer of the model is called.
+    pub part: &'static str,
     /// The positions that were compared: all, or those before a side could not go on, and that one.
     pub positions: Vec<Position>,
     /// All of those with finite logits together; `None` where there are none.
@@ -120,6 +124,7 @@ pub fn play(sides: [&mut dyn Side; 2], play: &Play<'_>, watch: &mut dyn FnMut(u6
         watch(done.min(steps), steps)
     };
     let mut found = Found {
+        part: play.part,
         positions: Vec::new(),
         divergence: None,
         first: None,

@@ -14,12 +14,12 @@ pub struct Names<'n> {
     pub one_file: bool,
 }
 
-/// The part of a step in words.
-pub fn place_in_words(place: Place) -> String {
+/// The part of a step in words; a layer is called `part`.
+pub fn place_in_words(place: Place, part: &str) -> String {
     match place {
         Place::Embedding => "the embedding".to_owned(),
-        Place::Layer(layer) => format!("layer {layer}"),
-        Place::Logits => "the logits, the residual stream being the same after all layers".to_owned(),
+        Place::Layer(layer) => format!("{part} {layer}"),
+        Place::Logits => format!("the logits, the residual stream being the same after every {part}"),
         Place::Unknown => "a place that is not known".to_owned(),
     }
 }
@@ -37,8 +37,11 @@ pub fn verdict(found: &Found, names: Names<'_>, tensor: &dyn Fn(u32) -> String) 
             _ => format!("Equal: {device} computes the same bits as {reference} at all {positions}."),
         };
     };
-    let mut text =
-        format!("Different: {device} differs from {reference} first at position {} in {}", first.position, place_in_words(first.place));
+    let mut text = format!(
+        "Different: {device} differs from {reference} first at position {} in {}",
+        first.position,
+        place_in_words(first.place, found.part)
+    );
     if found.positions.last().is_some_and(|last| last.divergence.is_none()) {
         let _ = write!(text, ", and at position {} logits are not finite", count - 1);
     }

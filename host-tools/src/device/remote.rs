@@ -192,7 +192,7 @@ impl Device {
         self.tokens.clear();
         (self.begun, self.logits) = (None, None);
         match tested {
-            Err(Trouble::Refused(Refusal::OtherKv)) => Ok(None),
+            Err(Trouble::Refused(Refusal::OtherKv | Refusal::OtherDecoding)) => Ok(None),
             tested => tested.map(Some).map_err(told),
         }
     }
@@ -396,6 +396,8 @@ fn told(trouble: Trouble) -> Error {
             .advise("use a shorter one, with characters that the model knows"),
         Refusal::OtherKv => request("the golden vector was made with keys and values of another type than the device's".to_owned())
             .advise("choose another --kv"),
+        Refusal::OtherDecoding => request("the golden vector was made with exact decoding, and the device's is fast".to_owned())
+            .advise("build its firmware with exact decoding"),
         Refusal::Failed => Error::damaged("the device's session cannot go on"),
     }
 }

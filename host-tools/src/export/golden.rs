@@ -13,7 +13,7 @@ use dmexp_format::tokenizer::NO_TOKEN;
 /// Tokens of a golden vector, where the context has room for them.
 const TOKENS: u32 = 32;
 
-/// One vector with keys and values in f32, and one of the same tokens with f16. The second value is a warning where a model cannot be run with keys and values in f16.
+/// One vector with keys and values in f32, and one of the same tokens with f16, which a model of dormouse does not keep them in. The second value is a warning where a model cannot be run with keys and values in f16.
 ///
 /// # Errors
 /// [`Class::Damaged`](crate::error::Class::Damaged) where the logits are not finite; [`Class::Cancelled`](crate::error::Class::Cancelled).
@@ -26,6 +26,9 @@ pub(super) fn compute(loaded: &Loaded, watch: &mut Watch<'_>) -> Result<(Vec<Gol
     };
     let mut cpu = Cpu::new(loaded, &CpuOptions { context: Some(n), kv: KvDType::F32, tokenizer: None })?;
     let greedy = continued(&mut cpu, first, n, watch).map_err(|trouble| trouble.explain(loaded))?;
+    if model.network().dormouse().is_some() {
+        return Ok((vec![greedy], None));
+    }
     let mut cpu = Cpu::new(loaded, &CpuOptions { context: Some(n), kv: KvDType::F16, tokenizer: None })?;
     match recorded(&mut cpu, &greedy, watch) {
         Ok(halves) => Ok((vec![greedy, halves], None)),

@@ -252,7 +252,7 @@ impl Job<'_> {
     fn format_2(&self, file: NamedTempFile, payload: Payload, watch: &mut Watch<'_>, report: &mut Report) -> Result<NamedTempFile> {
         let mut header = self.header(payload)?;
         let file = self.write(file, &header, watch)?;
-        if !self.options.golden || !matches!(header.config, Config::Llama(_)) {
+        if !self.options.golden || !matches!(header.config, Config::Llama(_) | Config::Dormouse(_)) {
             return Ok(file);
         }
         let (golden, warning) = golden::compute(&Loaded::open(file.path())?, watch)?;

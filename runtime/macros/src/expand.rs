@@ -1,5 +1,7 @@
 //! From a checked file to the code that stands for it.
 
+mod dormouse;
+
 use crate::parse::{Refusal, Request};
 use dmexp_format::arch::Architecture;
 use dmexp_format::arch::llama::LlamaConfig;
@@ -21,29 +23,27 @@ pub(crate) fn model(request: &Request) -> Result<TokenStream, Refusal> {
         std::fs::read(&request.path).map_err(|error| refuse(format!("{shown}: {error} (looked for {})", request.path.display())))?;
     let file = ModelFile::open(&bytes).map_err(|error| refuse(format!("{shown}: {error}")))?;
     host::verify(&bytes).map_err(|error| refuse(format!("{shown}: {error}")))?;
+    if let Some((_, span)) = request.decoding.filter(|_| file.architecture() != Architecture::Dormouse) {
+        return Err(Refusal::new(span, format!("{shown}: `decoding` is for dormouse models alone")));
+    }
     if file.architecture() == Architecture::Sequential {
-        let code = crate::sequential::code(request, bytes.len(), &file)?;
-        let body: TokenStream = code.parse().map_err(|error| refuse(format!("{shown}: the generated code does not parse: {error}")))?;
-        return Ok(request.prefix.clone().into_iter().chain(body).collect());
+        return finished(request, &crate::sequential::code(request, bytes.len(), &file)?);
     }
     if let Some(span) = request.length.map(|(_, span)| span).or(request.streaming) {
         return Err(Refusal::new(span, format!("{shown}: `length` and `streaming` are of sequential models")));
     }
-    if file.architecture() != Architecture::Llama {
-        return Err(refuse(format!("{shown}: include_model! cannot place a {} model yet", file.architecture().name())));
+    match file.architecture() {
+        Architecture::Llama => (),
+        Architecture::Dormouse => return dormouse::model(request, &bytes, &file),
+        other => return Err(refuse(format!("{shown}: include_model! cannot place a {} model yet", other.name()))),
     }
+    let kv = request.kv.map_or_else(KvDType::default, |(kv, _)| kv);
     let config = check_tensors(&file).map_err(|error| refuse(format!("{shown}: {error}")))?;
     let facts = *Vocabulary::bind(&file).map_err(|error| refuse(format!("{shown}: {error}")))?.facts();
     let context = request.context.unwrap_or(config.max_seq_len);
-    let layout =
-        LlamaLayout::new(&config, context, request.kv).map_err(|error| Refusal::new(request.context_span, format!("{shown}: {error}")))?;
+    let layout = LlamaLayout::new(&config, context, kv).map_err(|error| Refusal::new(request.context_span, format!("{shown}: {error}")))?;
 
-    for (pattern, span) in &request.ram {
-        if !file.tensors().any(|tensor| name_matches(pattern, tensor.name)) {
-            let names: Vec<_> = file.tensors().take(6).map(|tensor| tensor.name).collect();
-            return Err(Refusal::new(*span, format!("{shown}: no tensor is called {pattern:?}; they are called {}, ..", names.join(", "))));
-        }
-    }
+    check_ram(request, &file)?;
     if let Some(room) = &request.room {
         let mut banks = room.banks.clone();
         let hot = Places { request, file: &file, path: "", file_len: bytes.len() }.hot_bytes() as u64;
@@ -51,12 +51,30 @@ pub(crate) fn model(request: &Request) -> Result<TokenStream, Refusal> {
             *first = first.saturating_sub(hot);
         }
         if fit::place(&layout, &banks).is_none() {
-            let why = fit::refusal(&config, (context, request.kv), &layout, &banks, &room.place, &Written);
+            let why = fit::refusal(&config, (context, kv), &layout, &banks, &room.place, &Written);
             return Err(Refusal::new(room.span, format!("{shown}: {why}")));
         }
     }
-    let code = code(request, &bytes, &file, &config, &facts, context);
-    let body: TokenStream = code.parse().map_err(|error| refuse(format!("{shown}: the generated code does not parse: {error}")))?;
+    finished(request, &code(request, &bytes, &file, (&config, context, kv), &facts))
+}
+
+/// That every pattern of `ram` names a tensor.
+fn check_ram(request: &Request, file: &ModelFile<'_>) -> Result<(), Refusal> {
+    for (pattern, span) in &request.ram {
+        if !file.tensors().any(|tensor| name_matches(pattern, tensor.name)) {
+            let names: Vec<_> = file.tensors().take(6).map(|tensor| tensor.name).collect();
+            let shown = &request.shown;
+            return Err(Refusal::new(*span, format!("{shown}: no tensor is called {pattern:?}; they are called {}, ..", names.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+/// The code behind the caller's attributes.
+fn finished(request: &Request, code: &str) -> Result<TokenStream, Refusal> {
+    let shown = &request.shown;
+    let refuse = |error| Refusal::new(request.path_span, format!("{shown}: the generated code does not parse: {error}"));
+    let body: TokenStream = code.parse().map_err(refuse)?;
     Ok(request.prefix.clone().into_iter().chain(body).collect())
 }
 
@@ -73,7 +91,13 @@ impl fit::Ask for Written {
     }
 }
 
-fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaConfig, facts: &TokenizerFacts, context: u32) -> String {
+fn code(
+    request: &Request,
+    bytes: &[u8],
+    file: &ModelFile<'_>,
+    (config, context, kv): (&LlamaConfig, u32, KvDType),
+    facts: &TokenizerFacts,
+) -> String {
     let name = &request.name;
     let path = request.path.display().to_string();
     let places = Places { request, file, path: &path, file_len: bytes.len() };
@@ -108,9 +132,7 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
         Some(_) => facts.arrays.map(|number| places.tensor(number)).join(", "),
         None => ["::dmexp::format::TensorView::EMPTY"; 4].join(", "),
     };
-    let goldens = file.golden();
-    let goldens = goldens.as_bytes();
-    let (kv, fingerprint) = (format!("::dmexp::format::KvDType::{:?}", request.kv), file.fingerprint());
+    let (kv, fingerprint) = (format!("::dmexp::format::KvDType::{kv:?}"), file.fingerprint());
     format!(
         "
         struct {name};
@@ -148,23 +170,34 @@ fn code(request: &Request, bytes: &[u8], file: &ModelFile<'_>, config: &LlamaCon
                 ).with_layout(&{name}::LAYOUT);
                 &MODEL
             }}
-            /// The golden vectors of the file, with which a program can test the chip that it runs on; they are linked where this is called.
-            pub fn goldens() -> ::dmexp::format::file::golden::Goldens<'static> {{
-                static GOLDENS: [u8; {goldens_len}] =
-                    ::dmexp::__macro::piece::<{goldens_len}>(include_bytes!({path:?}), {file_len}, {goldens_start});
-                ::dmexp::format::file::golden::Goldens::from_checked(&GOLDENS)
-            }}
+            {goldens}
         }}
         ",
-        file_len = bytes.len(),
-        goldens_len = goldens.len(),
-        goldens_start = if goldens.is_empty() { 0 } else { goldens.as_ptr().addr().saturating_sub(bytes.as_ptr().addr()) },
+        goldens = goldens_code(&places, bytes),
         config = config_code(config),
         statics = places.statics(&section),
         ram_len = places.hot_bytes(),
         count = weights + 1,
         kind = facts.kind as u32,
         facts = facts_code(facts),
+    )
+}
+
+/// The function that returns the file's golden vectors; `bytes` are the file's.
+fn goldens_code(places: &Places<'_>, bytes: &[u8]) -> String {
+    let Places { file, path, file_len, .. } = places;
+    let goldens = file.golden();
+    let goldens = goldens.as_bytes();
+    let (len, start) = (goldens.len(), goldens.as_ptr().addr().saturating_sub(bytes.as_ptr().addr()));
+    let start = if goldens.is_empty() { 0 } else { start };
+    format!(
+        "
+            /// The golden vectors of the file, with which a program can test the chip that it runs on; they are linked where this is called.
+            pub fn goldens() -> ::dmexp::format::file::golden::Goldens<'static> {{
+                static GOLDENS: [u8; {len}] = ::dmexp::__macro::piece::<{len}>(include_bytes!({path:?}), {file_len}, {start});
+                ::dmexp::format::file::golden::Goldens::from_checked(&GOLDENS)
+            }}
+        "
     )
 }
 

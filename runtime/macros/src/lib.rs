@@ -47,6 +47,7 @@ use proc_macro::TokenStream;
 /// - `ARENA_LEN: usize`: bytes of arena that a session needs. All that it needs: keys and values, activations, logits, the sampler's order, the tokens so far, and room to merge prompts in
 /// - `KV_LEN`, `WORK_LEN: usize`: the same in two parts, for `Session::new_in_banks` on chips whose RAM is split
 /// - `RAM_LEN: usize`: bytes of weights that are copied to RAM
+/// - of a dormouse model `DECODING`: what `decoding = exact` (the default), `full` or `fast` says of it; such a file is of format 2, and keys and values, where it has any, are f32
 /// - `CONFIG`, `CONTEXT: u32`, `KV`, `FINGERPRINT: u32`: what the file and the call say
 ///
 /// That of a network has `bind() -> dmexp::Predictor<'static>`, `ARENA_LEN`, `FINGERPRINT`, and `INPUT_LENS` and `OUTPUT_LENS`, the number of elements of each; of the code for layers and

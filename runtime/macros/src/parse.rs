@@ -2,6 +2,7 @@
 
 use dmexp_format::KvDType;
 use dmexp_format::host::boards::Board;
+use dmexp_format::layout::Decoding;
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,10 @@ pub(crate) struct Request {
     pub(crate) path_span: Span,
     pub(crate) context: Option<u32>,
     pub(crate) context_span: Span,
-    pub(crate) kv: KvDType,
+    /// How keys and values are kept, if the caller said so, and where it stands.
+    pub(crate) kv: Option<(KvDType, Span)>,
+    /// How a dormouse model treats old positions, if the caller said so, and where it stands.
+    pub(crate) decoding: Option<(Decoding, Span)>,
     /// Of a sequential model: the length of its first input, and where it stands.
     pub(crate) length: Option<(u32, Span)>,
     /// Of a sequential model: where it says that it is streamed.
@@ -71,7 +75,7 @@ impl Refusal {
     }
 }
 
-const USAGE: &str = "include_model! takes: Name = \"file.dmexp\" [, context = POSITIONS] [, kv = f32|f16|q8] [, length = STEPS] [, streaming = true|false] [, section = \"NAME\"] [, ram = [\"TENSOR\", ..]] [, ram_limit = BYTES | board = \"NAME\"]";
+const USAGE: &str = "include_model! takes: Name = \"file.dmexp\" [, context = POSITIONS] [, kv = f32|f16|q8] [, decoding = exact|full|fast] [, length = STEPS] [, streaming = true|false] [, section = \"NAME\"] [, ram = [\"TENSOR\", ..]] [, ram_limit = BYTES | board = \"NAME\"]";
 
 /// Reads the macro's input.
 pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
@@ -97,7 +101,8 @@ pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
         path_span,
         context: None,
         context_span: path_span,
-        kv: KvDType::default(),
+        kv: None,
+        decoding: None,
         length: None,
         streaming: None,
         section: None,
@@ -122,12 +127,22 @@ pub(crate) fn request(input: TokenStream) -> Result<Request, Refusal> {
                 request.context_span = span;
             }
             "kv" => {
-                request.kv = match value.to_string().as_str() {
+                let kv = match value.to_string().as_str() {
                     "f32" => KvDType::F32,
                     "f16" => KvDType::F16,
                     "q8" => KvDType::Q8,
                     other => return Err(Refusal::new(span, format!("kv = {other}: must be f32, f16 or q8"))),
                 };
+                request.kv = Some((kv, span));
+            }
+            "decoding" => {
+                let decoding = match value.to_string().as_str() {
+                    "exact" => Decoding::Exact,
+                    "full" => Decoding::Full,
+                    "fast" => Decoding::Fast,
+                    other => return Err(Refusal::new(span, format!("decoding = {other}: must be exact, full or fast"))),
+                };
+                request.decoding = Some((decoding, span));
             }
             "length" => {
                 let text = value.to_string().replace('_', "");

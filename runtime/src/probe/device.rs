@@ -2,6 +2,8 @@
 
 use super::{Chosen, Fact, Facts, Frame, Outgoing, Receiver, Refusal, Reply, Request, Stats, Tested, Ticks, VALUES_LEN, VERSION};
 use super::{checksum, top5};
+#[cfg(feature = "dormouse")]
+use crate::format::arch::dormouse::layout::Decoding;
 use crate::format::file::golden::{Golden, Goldens};
 use crate::format::{Error, crc32};
 use crate::{Sampler, Session, Step, StopReason};
@@ -346,7 +348,10 @@ impl<W: Write> Answer<'_, '_, '_, '_, W> {
         if len > model.context() {
             return Err(Refusal::NoRoom);
         }
-        let n_layers = model.network().n_layers();
+        #[cfg(feature = "dormouse")]
+        if model.decoding() == Decoding::Fast && model.network().dormouse().is_some_and(|network| !network.config().is_causal()) {
+            return Err(Refusal::OtherDecoding);
+        }
         self.begin(0);
         let (mut tokens, mut tested, mut sent) = (golden.tokens(), Tested { positions: 0, wrong: None }, true);
         for known in golden.positions() {
@@ -354,7 +359,10 @@ impl<W: Write> Answer<'_, '_, '_, '_, W> {
                 && let Some(token) = tokens.next()
             {
                 self.session.push_tokens(&[token])?;
-                sent = self.advance(n_layers)? && sent;
+            }
+            // Until all parts of all of them are done.
+            while self.session.advance().is_ok() {
+                sent = sent && self.send(&Reply::Busy);
             }
             let logits = self.session.logits()?;
             let (computed, top) = (checksum(logits), top5(logits).map(|(token, _)| token));

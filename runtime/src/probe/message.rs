@@ -270,6 +270,8 @@ pub enum Refusal {
     OtherKv,
     /// The chip's session cannot go on.
     Failed,
+    /// The golden vector was made with exact decoding, and the session's is another, which gives other bits.
+    OtherDecoding,
 }
 
 /// What is out of its range.

@@ -1,6 +1,5 @@
 //! Golden vectors of a format-2 index: what the logits must be for stated tokens, so that a device can test itself. Read through [`super::ModelFile::golden`].
 
-use crate::arch::llama::LlamaConfig;
 use crate::bytes::{u32_at, word_count};
 use crate::tokenizer::NO_TOKEN;
 use crate::{Error, KvDType, Part, Rule};
@@ -117,12 +116,20 @@ const fn position(record: &[u8; POSITION]) -> GoldenPosition {
     }
 }
 
+/// What the golden vectors of a model are held to.
+pub(crate) struct Bounds {
+    pub(crate) vocab_size: u32,
+    pub(crate) max_seq_len: u32,
+    /// The last type, by its code, that the model keeps keys and values in.
+    pub(crate) most_kv: KvDType,
+}
+
 /// Checks the whole part; `start` is where it lies within the index, for errors.
 ///
 /// # Errors
 /// [`Error::Layout`] of [`Part::Golden`].
 #[inline(never)]
-pub(super) const fn check(bytes: &[u8], start: u64, config: &LlamaConfig) -> Result<(), Error> {
+pub(super) const fn check(bytes: &[u8], start: u64, bounds: &Bounds) -> Result<(), Error> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let at = start + (bytes.len() - rest.len()) as u64;
@@ -132,13 +139,16 @@ pub(super) const fn check(bytes: &[u8], start: u64, config: &LlamaConfig) -> Res
             }
             return Err(wrong(Rule::Length, at, rest.len() as u32, u32_at(rest, 4)));
         };
-        if golden.is_empty() || golden.len() > config.max_seq_len {
-            return Err(wrong(Rule::Range, at + 4, golden.len(), config.max_seq_len));
+        if golden.kv as u32 > bounds.most_kv as u32 {
+            return Err(wrong(Rule::TooLarge, at, golden.kv as u32, bounds.most_kv as u32));
+        }
+        if golden.is_empty() || golden.len() > bounds.max_seq_len {
+            return Err(wrong(Rule::Range, at + 4, golden.len(), bounds.max_seq_len));
         }
         if golden.positions.is_empty() {
             return Err(wrong(Rule::NotZero, at + 8, 0, 1));
         }
-        if let Err(error) = check_words(&golden, at, config.vocab_size) {
+        if let Err(error) = check_words(&golden, at, bounds.vocab_size) {
             return Err(error);
         }
         rest = tail;

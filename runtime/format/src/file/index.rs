@@ -1,12 +1,13 @@
 //! The checked view of a format-2 index (docs/format/index.md). Used by [`super::ModelFile`] and, in constants, by `include_model!`.
 
 use super::fixed::INDEX_LIMIT;
-use super::golden::{self, Goldens};
+use super::golden::{self, Bounds, Goldens};
+use crate::arch::Architecture;
+use crate::arch::dormouse::{self, DormouseConfig};
 use crate::arch::llama::{CONFIG_RECORD_LEN, LlamaConfig, TensorKind};
-use crate::arch::{Architecture, dormouse};
 use crate::bytes::{array, part, same, u16_at, u32_at, u64_at};
 use crate::tokenizer::{NO_TOKEN, TOKENIZER_RECORD_LEN, TokenizerFacts, TokenizerKind};
-use crate::{ARITHMETIC, ConfigKey, DType, Dims, Error, Part, Planes, Rule, TensorView, TokenizerKey};
+use crate::{ARITHMETIC, ConfigKey, DType, Dims, Error, KvDType, Part, Planes, Rule, TensorView, TokenizerKey};
 
 /// Bytes of the head.
 pub const HEAD_LEN: usize = 64;
@@ -155,8 +156,13 @@ impl<'a> Index<'a> {
             return Err(error);
         }
         let golden = self.golden_bytes();
-        match &config {
-            Some(config) => golden::check(golden, u32_at(self.bytes, GOLDEN_AT) as u64, config),
+        let bounds = match (&config, self.architecture()) {
+            (Some(config), _) => Some(Bounds { vocab_size: config.vocab_size, max_seq_len: config.max_seq_len, most_kv: KvDType::Q8 }),
+            (None, Architecture::Dormouse) => Some(DormouseConfig::golden_bounds(self.config_bytes())),
+            _ => None,
+        };
+        match &bounds {
+            Some(bounds) => golden::check(golden, u32_at(self.bytes, GOLDEN_AT) as u64, bounds),
             None if golden.is_empty() => Ok(()),
             // What a golden vector of such a model is, is not laid down.
             None => Err(layout(Part::Golden, Rule::Zero, GOLDEN_AT as u32 + 4, golden.len() as u32, 0)),

@@ -84,7 +84,7 @@ impl Header {
         check_entries(&self.tensors)?;
         check_list(&self.tensors, &wanted)?;
         for (number, golden) in self.golden.iter().enumerate() {
-            check_golden(&format!("golden[{number}]"), golden, model)?;
+            check_golden(&format!("golden[{number}]"), golden, (model.vocab_size, model.max_seq_len))?;
         }
         Ok(())
     }
@@ -244,13 +244,14 @@ fn check_list(tensors: &[TensorEntry], wanted: &[Wanted]) -> Result<(), HeaderEr
     }
 }
 
-fn check_golden(path: &str, golden: &Golden, model: &LlamaConfig) -> Result<(), HeaderError> {
+/// `vocab_size` and `max_seq_len` are the model's.
+pub(super) fn check_golden(path: &str, golden: &Golden, (vocab_size, max_seq_len): (u32, u32)) -> Result<(), HeaderError> {
     let n = golden.tokens.len() as u64;
-    if n == 0 || n > u64::from(model.max_seq_len) {
-        return Err(HeaderError::wrong(format!("{path}.tokens"), format!("{n} tokens"), format!("1 to {} tokens", model.max_seq_len)));
+    if n == 0 || n > u64::from(max_seq_len) {
+        return Err(HeaderError::wrong(format!("{path}.tokens"), format!("{n} tokens"), format!("1 to {max_seq_len} tokens")));
     }
-    let vocabulary = format!("tokens below {}", model.vocab_size);
-    if let Some(token) = golden.tokens.iter().find(|token| **token >= model.vocab_size) {
+    let vocabulary = format!("tokens below {vocab_size}");
+    if let Some(token) = golden.tokens.iter().find(|token| **token >= vocab_size) {
         return Err(HeaderError::wrong(format!("{path}.tokens"), token, vocabulary));
     }
     if golden.positions.is_empty() {
@@ -263,9 +264,9 @@ fn check_golden(path: &str, golden: &Golden, model: &LlamaConfig) -> Result<(), 
             return Err(HeaderError::wrong(format!("{path}.positions[{number}].position"), at.position, allowed));
         }
         next = at.position + 1;
-        let known = model.vocab_size.min(5) as usize;
+        let known = vocab_size.min(5) as usize;
         let (best, absent) = at.top5.split_at(known);
-        if best.iter().any(|token| *token >= model.vocab_size) || absent.iter().any(|token| *token != NO_TOKEN) {
+        if best.iter().any(|token| *token >= vocab_size) || absent.iter().any(|token| *token != NO_TOKEN) {
             let found = format!("{:?}", at.top5);
             return Err(HeaderError::wrong(format!("{path}.positions[{number}].top5"), found, format!("{known} {vocabulary}")));
         }

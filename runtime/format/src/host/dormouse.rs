@@ -3,9 +3,9 @@
 use super::header::{Header, TensorEntry, Tokenizer};
 use super::toml_text::{BOOL, F32, Keys, Text, U32};
 use super::{HeaderError, check};
-use crate::DType;
 use crate::arch::dormouse::tensors::Form;
 use crate::arch::dormouse::{ActQuant, Attention, DormouseConfig, Residual};
+use crate::{DType, KvDType};
 use toml::Table;
 
 const ATTENTIONS: [(&str, Attention); 3] = [("none", Attention::None), ("kda", Attention::Kda), ("plain", Attention::Plain)];
@@ -84,7 +84,7 @@ pub(super) fn write(text: &mut Text, config: &DormouseConfig) {
 }
 
 impl Header {
-    /// A dormouse model's tokens are bytes, so there is no tokenizer, and so far no golden vectors.
+    /// A dormouse model's tokens are bytes, so there is no tokenizer. It keeps keys and values, where it has any, in f32 alone.
     pub(super) fn check_dormouse(&self, config: &DormouseConfig) -> Result<(), HeaderError> {
         config.validate()?;
         if config.kda_scale.is_none() {
@@ -95,7 +95,13 @@ impl Header {
         }
         check::check_entries(&self.tensors)?;
         check_list(config, &self.tensors)?;
-        if self.golden.is_empty() { Ok(()) } else { Err(HeaderError::wrong("golden", "golden vectors", "none for this architecture")) }
+        for (number, golden) in self.golden.iter().enumerate() {
+            if golden.kv != KvDType::F32 {
+                return Err(HeaderError::wrong(format!("golden[{number}].kv"), golden.kv.name(), "f32: this architecture has no other"));
+            }
+            check::check_golden(&format!("golden[{number}]"), golden, (config.vocab, config.max_seq_len))?;
+        }
+        Ok(())
     }
 }
 

@@ -20,20 +20,51 @@ impl Dormouse<'_> {
     /// Computes what is missing up to the `known`th token, so that [`Dormouse::logits`] gives the logits after it.
     ///
     /// The caller has checked that the tokens are in the vocabulary and as many as the context at most.
-    #[inline(never)]
     pub fn advance(&self, state: &mut State<'_>, known: u32) {
-        let State { facts, work, past, outs, decoding, context, done, again, tokens, .. } = state;
-        let net = facts.net(self);
-        let tokens = tokens.get(..known as usize).unwrap_or(&[]);
-        let mut run = Run { net, work, past, outs, tokens, context: *context, done: *done };
-        if known > *done {
-            match decoding {
-                Decoding::Full => run.everything(),
-                Decoding::Exact => *again += run.exactly(),
-                _ => run.new_alone(),
+        while state.done < known {
+            if !state.is_begun() {
+                self.begin(state, known);
             }
-            *done = known;
+            self.iterate(state);
         }
+    }
+
+    /// Begins to compute what is missing up to the `known`th token: the stream is then that of its embedding. What was begun before is finished first.
+    #[inline(never)]
+    pub(crate) fn begin(&self, state: &mut State<'_>, known: u32) {
+        while state.is_begun() {
+            self.iterate(state);
+        }
+        if known > state.done {
+            // Old positions stay as they are then, so every new one goes through all iterations by itself.
+            state.goal = if state.decoding == Decoding::Fast { state.done.saturating_add(1) } else { known };
+            self.run(state).begin_last();
+        }
+    }
+
+    /// One more iteration of what was begun; the stream is then that of the last position.
+    #[inline(never)]
+    pub(crate) fn iterate(&self, state: &mut State<'_>) {
+        let (decoding, iteration, changed) = (state.decoding, state.iteration, state.changed);
+        let mut run = self.run(state);
+        let (again, changed) = match decoding {
+            Decoding::Full => run.everything(iteration),
+            Decoding::Exact => run.exactly(iteration, changed),
+            _ => run.new_alone(iteration),
+        };
+        state.again = state.again.saturating_add(u64::from(again));
+        state.changed = changed;
+        state.iteration = iteration.saturating_add(1);
+        if state.iteration >= self.config.max_iter {
+            state.done = state.goal;
+            state.iteration = 0;
+            state.changed = 0;
+        }
+    }
+
+    fn run<'r, 'm>(&'r self, state: &'r mut State<'m>) -> Run<'r, 'm, 'r, 'r> {
+        let State { facts, work, past, outs, context, done, goal, tokens, .. } = state;
+        Run { net: facts.net(self), work, past, outs, tokens: tokens.get(..*goal as usize).unwrap_or(&[]), context: *context, done: *done }
     }
 
     /// The logits after the last position, or with [`Decoding::Full`] after any: they are in the state then.
@@ -72,13 +103,13 @@ impl Dormouse<'_> {
     }
 }
 
-/// One advance.
+/// One iteration of what was begun.
 struct Run<'r, 'm, 'n, 'a> {
     net: Net<'n, 'a>,
     work: &'r mut Work<'m>,
     past: &'r mut Past<'m>,
     outs: &'r mut [f32],
-    /// All that are known.
+    /// Those up to the one that is computed last.
     tokens: &'r [u32],
     context: u32,
     /// Positions that were computed before.
@@ -117,74 +148,72 @@ impl<'r> Run<'r, '_, '_, '_> {
         }
     }
 
-    /// The new positions, each through all iterations. For models without a recurrence that is all there is to do.
-    fn new_alone(&mut self) {
-        for position in self.done..self.known() {
-            self.begin(position);
-            for iteration in 0..self.net.config().max_iter {
-                let from = if position == 0 { iteration.checked_sub(1) } else { Some(iteration) };
-                self.load_end(from);
-                self.iterate(iteration, position, Wanted::Results);
-                self.store_end(iteration);
-                if position.saturating_add(1) == self.known() {
-                    self.keep_result(iteration, 0);
-                }
-            }
-        }
+    /// The last position before its first iteration.
+    fn begin_last(&mut self) {
+        self.begin(self.known().saturating_sub(1));
     }
 
-    /// Every position, iteration by iteration.
-    fn everything(&mut self) {
-        self.work.state.fill(0.0);
-        for iteration in 0..self.net.config().max_iter {
-            for position in 0..self.known() {
-                if iteration == 0 {
-                    self.begin(position);
-                } else {
-                    self.load_stream(0, position);
-                }
-                self.iterate(iteration, position, Wanted::Results);
-                self.store_stream(0, position);
-                self.keep_result(iteration, position);
-            }
-        }
+    /// The new position alone. For models without a recurrence that is all there is to do.
+    fn new_alone(&mut self, iteration: u32) -> (u32, u32) {
+        self.load_end(if self.done == 0 { iteration.checked_sub(1) } else { Some(iteration) });
+        self.iterate(iteration, self.done, Wanted::Results);
+        self.store_end(iteration);
+        self.keep_result(iteration, 0);
+        (0, 0)
     }
 
-    /// The new positions, and of the old ones those that changed. Returns how many were computed again.
-    fn exactly(&mut self) -> u64 {
-        let (loops, mut again) = (self.net.config().max_iter, 0u64);
-        // Old positions before this one have another input for the iteration than they had.
-        let mut changed = 0u32;
-        for iteration in 0..loops {
-            let last = iteration.saturating_add(1) == loops;
+    /// Every position.
+    fn everything(&mut self, iteration: u32) -> (u32, u32) {
+        if iteration == 0 {
+            self.work.state.fill(0.0);
+        }
+        for position in 0..self.known() {
             if iteration == 0 {
-                self.load_end(if self.done > 0 { Some(0) } else { None });
+                self.begin(position);
             } else {
-                self.load_end(Some(iteration - 1));
-                let (position, changes) = self.old_positions(iteration, changed, last);
-                again = again.saturating_add(u64::from(position));
-                changed = changes;
-                if position < self.done {
+                self.load_stream(0, position);
+            }
+            self.iterate(iteration, position, Wanted::Results);
+            self.store_stream(0, position);
+            self.keep_result(iteration, position);
+        }
+        (0, 0)
+    }
+
+    /// The new positions, and of the old ones those that changed. Old positions before `changed` have another input for this iteration than they had. Returns how many were computed again,
+    /// and `changed` for the next iteration.
+    fn exactly(&mut self, iteration: u32, changed: u32) -> (u32, u32) {
+        let last = iteration.saturating_add(1) == self.net.config().max_iter;
+        let (again, changed) = match iteration.checked_sub(1) {
+            None => {
+                self.load_end(if self.done > 0 { Some(0) } else { None });
+                (0, 0)
+            }
+            Some(before) => {
+                self.load_end(Some(before));
+                let (again, changed) = self.old_positions(iteration, changed, last);
+                if again < self.done {
                     self.load_end(Some(iteration));
                 }
+                (again, changed)
             }
-            for position in self.done..self.known() {
-                match iteration.checked_sub(1) {
-                    None => self.begin(position),
-                    Some(before) => self.load_stream(before, position),
-                }
-                self.iterate(iteration, position, Wanted::Results);
-                if !last {
-                    self.store_stream(iteration, position);
-                }
-                self.keep_state(iteration, position);
-                if position.saturating_add(1) == self.known() {
-                    self.keep_result(iteration, 0);
-                }
+        };
+        for position in self.done..self.known() {
+            match iteration.checked_sub(1) {
+                None => self.begin(position),
+                Some(before) => self.load_stream(before, position),
             }
-            self.store_end(iteration);
+            self.iterate(iteration, position, Wanted::Results);
+            if !last {
+                self.store_stream(iteration, position);
+            }
+            self.keep_state(iteration, position);
+            if position.saturating_add(1) == self.known() {
+                self.keep_result(iteration, 0);
+            }
         }
-        again
+        self.store_end(iteration);
+        (again, changed)
     }
 
     /// Computes old positions again until nothing changes any more: returns how many, and how many of them, from the first, may have changed the next iteration's input.

@@ -111,6 +111,11 @@ impl<'a> Dormouse<'a> {
         Self { config, weights: Weights::Table(table), kda_scale, scale_is_recorded: config.kda_scale.is_some(), factors: Factors::Ternary }
     }
 
+    /// The same where the scale of the recurrence is known since the program was compiled.
+    pub const fn from_parts(config: DormouseConfig, table: &'a [TensorView<'a>], kda_scale: f32) -> Self {
+        Self { config, weights: Weights::Table(table), kda_scale, scale_is_recorded: true, factors: Factors::Ternary }
+    }
+
     /// The model's configuration.
     pub const fn config(&self) -> &DormouseConfig {
         &self.config

@@ -23,6 +23,12 @@ pub struct State<'m> {
     pub(super) context: u32,
     /// Positions that were computed.
     pub(super) done: u32,
+    /// Positions that will be once what was begun is finished; more than `done` until then.
+    pub(super) goal: u32,
+    /// Iterations of it that are finished.
+    pub(super) iteration: u32,
+    /// Old positions before this one have another input for the next iteration than they had.
+    pub(super) changed: u32,
     /// Positions that were computed again since the beginning, over all iterations.
     pub(super) again: u64,
     pub(crate) logits: &'m mut [f32],
@@ -101,6 +107,9 @@ impl<'m> State<'m> {
             decoding: if model.config.is_causal() { Decoding::Fast } else { decoding },
             context,
             done: 0,
+            goal: 0,
+            iteration: 0,
+            changed: 0,
             again: 0,
             logits: carve.floats(layout.logits),
             tokens: carve.words(layout.tokens / 2),
@@ -113,12 +122,25 @@ impl<'m> State<'m> {
     /// Forgets the text.
     pub fn reset(&mut self) {
         self.done = 0;
+        self.goal = 0;
+        self.iteration = 0;
+        self.changed = 0;
         self.again = 0;
     }
 
     /// How many times a position was computed again in an iteration, since the text began.
     pub fn computed_again(&self) -> u64 {
         self.again
+    }
+
+    /// Whether some iterations of what was begun are left to do.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.goal > self.done
+    }
+
+    /// How many positions will have been computed once what was begun is finished.
+    pub(crate) fn goal(&self) -> u32 {
+        self.goal
     }
 
     /// How old positions are treated; [`Decoding::Fast`] where that is exact.

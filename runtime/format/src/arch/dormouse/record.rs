@@ -2,7 +2,8 @@
 
 use super::{ActQuant, Attention, DormouseConfig, Residual, wrong};
 use crate::bytes::u32_at;
-use crate::{ConfigKey, Error, Part, Rule};
+use crate::file::golden::Bounds;
+use crate::{ConfigKey, Error, KvDType, Part, Rule};
 
 /// Bytes of the configuration record in a format-2 index.
 pub const CONFIG_RECORD_LEN: usize = 96;
@@ -26,6 +27,11 @@ impl DormouseConfig {
         };
         let config = Self::from_record(record)?;
         config.validate().map(|()| config)
+    }
+
+    /// What golden vectors are held to, by a record that was not validated.
+    pub(crate) const fn golden_bounds(record: &[u8]) -> Bounds {
+        Bounds { vocab_size: u32_at(record, 16), max_seq_len: u32_at(record, 20), most_kv: KvDType::F32 }
     }
 
     /// The configuration record of a format-2 index, without validating it.

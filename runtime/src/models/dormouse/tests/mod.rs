@@ -5,6 +5,7 @@ mod decoding;
 mod made;
 mod references;
 mod refusals;
+mod sessions;
 
 use super::{Dormouse, State};
 use crate::format::arch::dormouse::layout::{Decoding, DormouseLayout};
@@ -47,5 +48,6 @@ fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 fn largest_difference(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
     found.iter().zip(expected).map(|(found, expected)| (f64::from(*found) - expected).abs()).fold(0.0, f64::max)
 }

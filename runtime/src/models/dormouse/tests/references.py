@@ -52,7 +52,7 @@ for name, (changes, text, options) in MODELS.items():
     tensors = {n: weights(n, dims) for n, dims in oracle.tensor_list(c, **options)}
     net = (oracle.Net if options.get("conf_markov", True) else ScaleOne)(net_config, tensors)
     logits = net.full(text.encode(), "step")
-    keep = lambda row: [float(f"{x:.9g}") for x in row[:64]]
+    keep = lambda row: [float(f"{x:.8g}") for x in row]
     out.append(dict(name=name, config=changes, text=list(text.encode()), tensors=len(tensors), params=int(sum(t.size for t in tensors.values())),
                     aux=[[n, list(t.shape)] for n, t in tensors.items() if n.startswith("aux.")], attnres_gain=options.get("attnres_gain", True),
                     last=keep(logits[-1]), first=keep(logits[0]), largest=float(np.abs(logits).max())))
