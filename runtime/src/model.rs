@@ -152,7 +152,7 @@ impl<'a> Model<'a> {
         self.forget_layout();
     }
 
-    /// The same model with keys and values kept as `kv`.
+    /// The same model with keys and values kept as `kv`; a dormouse model keeps its own, where it has any, in f32 whatever is asked for.
     #[must_use]
     pub const fn with_kv(mut self, kv: KvDType) -> Self {
         self.set_kv(kv);
@@ -161,6 +161,10 @@ impl<'a> Model<'a> {
 
     /// [`Model::with_kv`] where the model lies: no stack holds it twice.
     pub const fn set_kv(&mut self, kv: KvDType) {
+        #[cfg(feature = "dormouse")]
+        if self.network.dormouse().is_some() {
+            return;
+        }
         self.kv = kv;
         self.forget_layout();
     }

@@ -254,7 +254,7 @@ fn codes_are_the_same_function_wherever_they_come_from() {
         line(folder.path(), &stripped).ok();
         assert_eq!(logits("stripped.dmexp"), logits(name));
     }
-    line(folder.path(), "logits --export codes.dmexp --text abc --factors raw").refused(&["factors other than ternary"]);
+    line(folder.path(), "logits --export codes.dmexp --text abc --factors raw").refused(&["codes of its ternary factors", "format 1"]);
     let table =
         line(folder.path(), "compare dtypes one.dmexp --text checkpoints/latest.config.toml --window-bytes 48 --greedy 8 --json").json();
     let mean = |name: &str| {

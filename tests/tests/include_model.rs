@@ -1,7 +1,7 @@
 //! `include_model!`: what compiles runs and gives the logits of the file; what is wrong does not compile, with the message that stands beside each program in `ui`.
 
 use dmexp_tests::damage::{index_start, payload_start, put, record, replace, seal, seal_payload, word};
-use dmexp_tests::{line, root, tiny};
+use dmexp_tests::{data, line, root, run, tiny};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,6 +44,18 @@ fn fixtures() -> PathBuf {
         seal(bytes);
     };
     write("shape.dmexp", &edited(&good, &shape));
+    if let Some(models) = data("dormouse") {
+        let export = |stem: &str, name: &str, more: &str| {
+            let checkpoint = models.join(format!("{stem}.f32.dmexp")).display().to_string();
+            let words = ["export", "run", "--quiet", "--checkpoint", &checkpoint, "--out", name];
+            run(&folder, &words.into_iter().chain(more.split(' ')).collect::<Vec<_>>()).ok();
+        };
+        export("default", "dormouse.dmexp", "--format 2 --dtype f32");
+        export("default", "dormouse_t2.dmexp", "--dtype t2");
+        export("default", "dormouse_v1.dmexp", "--dtype f32");
+        export("plain", "dormouse_plain.dmexp", "--format 2 --dtype f32");
+        export("gr", "dormouse_gr.dmexp", "--format 2 --dtype f32");
+    }
     folder
 }
 
@@ -56,6 +68,10 @@ fn programs() {
         let programs = trybuild::TestCases::new();
         programs.pass("ui/pass_*.rs");
         programs.compile_fail("ui/fail_*.rs");
+        if data("dormouse").is_some() {
+            programs.pass("ui/dormouse/pass_*.rs");
+            programs.compile_fail("ui/dormouse/fail_*.rs");
+        }
         return;
     }
     let again =

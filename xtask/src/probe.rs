@@ -3,7 +3,7 @@
 use crate::board::{self, Board, Floats};
 use crate::failure::{Failure, Outcome};
 use crate::models::{self, STORY};
-use crate::{paths, process, qemu};
+use crate::{made, paths, process, qemu};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -113,6 +113,38 @@ fn replay(model: &Path, device: &str) -> Outcome {
     again.current_dir(paths::root()).args(["compare", "--device", device, "--replay", &transcript, "--json", "--export"]).arg(model);
     let found = parsed(&process::capture(&mut again)?)?;
     expect(&found, &[("equal", json!(true)), ("first_difference", Value::Null)])
+}
+
+/// The made dormouse model on a board whose firmware has it built in and reads such files: it computes the host's bits in both forms and finds its golden vector, and a fault is found in the
+/// iteration of its loop that it is in.
+pub(crate) fn check_dormouse(board: &Board) -> Outcome {
+    let model = made::export("t2")?;
+    let elf = board::build(board, &[FEATURE, "built-in-dormouse"], &model)?;
+    let device = format!("qemu:{}:{}", board.name, elf.display());
+    let few = ["--positions", "6", "--greedy", "2"];
+    for more in [&[][..], &["--flashed", "--context", "16"]] {
+        let found = compare(&model, &model, &device, &[&few[..], more].concat())?;
+        expect(&found, &[("equal", json!(true)), ("first_difference", Value::Null)])?;
+        println!("{}", found["verdict"].as_str().unwrap_or_default());
+    }
+    let mut file = File::read(&model)?;
+    let (name, bytes) = file.tensor("loop_block.iter_embed")?;
+    // The sign of an element of the third row, of f32.
+    let row = bytes.len() / 4;
+    bytes[2 * row + 3] ^= 0x80;
+    let path = paths::root().join("target/probe/fault.dmexp");
+    std::fs::write(&path, &file.bytes).map_err(|error| Failure::cannot_run(format!("{}: {error}", path.display())))?;
+    let found = compare(&path, &model, &device, &few)?;
+    expect_difference(&found, &Expected { position: 0, stage: "layer", layer: Some(2), tensors: vec![name] })?;
+    let verdict = found["verdict"].as_str().unwrap_or_default();
+    println!("{verdict}");
+    if !verdict.contains("iteration 2") {
+        return Err(Failure::found_wrong(format!("the iteration is not named: {verdict}")));
+    }
+    let mut asked = models::dmexp()?;
+    asked.current_dir(paths::root()).args(["device", "self-test", &device, "--export"]).arg(&model);
+    println!("{}", process::capture(&mut asked)?.trim_end());
+    Ok(())
 }
 
 /// Runs `dmexp compare` with the device's file and the reference's, and returns what it prints; it exits with 0 where nothing differs and with 1 otherwise.

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that is checked, step by step.
 
 use crate::failure::{Failure, Outcome};
-use crate::{bench, bits, board, c, models, new_firmware, paths, probe, process, qemu, real, setup, size};
+use crate::{bench, bits, board, c, made, models, new_firmware, paths, probe, process, qemu, real, setup, size};
 use serde_json::Value;
 use std::ffi::OsString;
 
@@ -116,6 +116,9 @@ fn steps() -> Vec<Step> {
         ]);
         if NEW_FIRMWARE.contains(&board.name) {
             steps.push(step(&format!("new-firmware-{}", board.name), board.target, || new_firmware::check(board)));
+        }
+        if board.name == made::BOARD {
+            steps.push(step(&format!("dormouse-{}", board.name), board.target, || probe::check_dormouse(board)));
         }
         // The check of panic paths is the same for every board; what it looks at differs by architecture.
         if SEEDED_PANICS.contains(&board.name) {

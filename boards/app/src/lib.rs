@@ -50,9 +50,9 @@ pub use core_of::trap_address;
 use dmexp::Model;
 #[cfg(feature = "reader")]
 use dmexp::format::file::ModelFile;
-#[cfg(feature = "info")]
-use dmexp::format::layout::LlamaLayout;
 use dmexp::format::{Error, KvDType};
+#[cfg(feature = "info")]
+use dmexp::format::{arch::Architecture, layout::LlamaLayout};
 #[cfg(feature = "measure")]
 use dmexp::{Memory, Sampler, Session};
 use embedded_io::{Read, Write};
@@ -316,7 +316,10 @@ fn with_bound<B: Board>(board: &mut B, model: &Model<'_>, task: Task, arena: &mu
 #[cfg(feature = "info")]
 #[inline(never)]
 fn info<B: Board>(board: &mut B, model: &Model<'_>, context: u32) -> Result<(), Error> {
-    let Some(config) = model.network().llama().map(dmexp::models::llama::Llama::config) else { return Ok(()) };
+    let Some(config) = model.network().llama().map(dmexp::models::llama::Llama::config) else {
+        let (found, expected) = (Architecture::Dormouse.code(), Architecture::Llama.code());
+        return Err(Error::OtherArchitecture { found, expected });
+    };
     let arena_len = LlamaLayout::new(config, context, model.kv())?.total_bytes;
     let mut text = Text::new(board.output());
     for (name, value) in [

@@ -6,7 +6,7 @@ use dmexp::{Arena, Sampler, Session, include_model};
 use embedded_io::Write;
 use static_cell::ConstStaticCell;
 
-#[cfg(not(any(feature = "one-arena", feature = "one-arena-q8", feature = "hot-weights")))]
+#[cfg(not(any(feature = "one-arena", feature = "one-arena-q8", feature = "hot-weights", feature = "built-in-dormouse")))]
 include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f16, section = ".dmexp_model");
 #[cfg(feature = "hot-weights")]
 include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f16, section = ".dmexp_model", ram = ["layers.*.attention.w*", "norm.weight"]);
@@ -14,6 +14,8 @@ include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f16, section = ".dmexp_mo
 include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = f32, section = ".dmexp_model");
 #[cfg(all(feature = "one-arena-q8", not(feature = "hot-weights")))]
 include_model!(pub(crate) Story = "$DMEXP_MODEL", kv = q8, section = ".dmexp_model");
+#[cfg(feature = "built-in-dormouse")]
+include_model!(pub(crate) Story = "$DMEXP_MODEL", context = 16, section = ".dmexp_model");
 
 static ARENA: ConstStaticCell<Arena<{ Story::ARENA_LEN }>> = ConstStaticCell::new(Arena::new());
 

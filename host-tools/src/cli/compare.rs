@@ -5,6 +5,7 @@ use super::compare_machines::{self, Machines};
 use super::export_run::cancel_flag;
 use super::failure::{Outcome, request};
 use super::figures::magnitude;
+use super::logits::Convention;
 use super::model::{ModelArgs, for_checkpoint, tokenizer_files};
 use super::output::{count, float, grouped, json, table};
 use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
@@ -107,6 +108,9 @@ pub(crate) struct Dtypes {
     /// The most tokens of the greedy texts
     #[arg(long, value_name = "N", default_value = "256", value_parser = args::from_one)]
     greedy: u32,
+    /// dormouse models: whether each position sees the bytes before it alone, or windows are run as wholes, as dormouse's evaluation does, which is many times faster
+    #[arg(long, value_name = "prefix|full", default_value = "prefix")]
+    convention: Convention,
     /// Writes the table as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -150,6 +154,9 @@ fn dtypes(command: &Dtypes) -> Outcome {
         Config::Dormouse(_) => None,
         _ => return Err(request("this checkpoint's architecture cannot be run", "use a newer version of dmexp")),
     };
+    if vocab_size.is_some() && command.convention == Convention::Full {
+        return Err(request("--convention full is for models of dormouse", "leave it out"));
+    }
     let canonical = if vocab_size.is_some() {
         None
     } else {
@@ -179,6 +186,7 @@ fn dtypes(command: &Dtypes) -> Outcome {
         greedy: command.greedy,
         dtypes: &types,
         canonical: canonical.as_ref(),
+        full: command.convention == Convention::Full,
     };
 
     let folder = tempfile::tempdir()?;

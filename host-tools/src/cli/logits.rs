@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum};
 use dmexp::tokenizer::Tokenizer;
 use dmexp::{Model, Sampler, Session};
 use dmexp_format::tokenizer::TokenizerKind;
-use dmexp_tools::decode::Decoder;
 use dmexp_tools::decode::golden::top5;
+use dmexp_tools::decode::{Decoder, window_logits};
 use dmexp_tools::error::{Error, Result};
 use dmexp_tools::target::Target;
 use serde_json::{Value, json};
@@ -78,11 +78,7 @@ pub(crate) fn rows(
     if convention == Convention::Prefix {
         return Decoder::logits(session, tokens, each);
     }
-    session.push_tokens(tokens)?;
-    for position in 0..tokens.len() as u32 {
-        each(position, session.window_logits(position)?)?;
-    }
-    Ok(())
+    window_logits(session, tokens, each)
 }
 
 /// Whether this convention is the other one for this model: where no state goes on from one iteration to the next they are the same.

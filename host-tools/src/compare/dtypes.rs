@@ -3,12 +3,13 @@
 use super::divergence::{Divergence, Meter, best};
 use super::windows::windows;
 use crate::checkpoint::{Checkpoint, Config};
-use crate::decode::{Cpu, CpuOptions, Decoder, Loaded};
+use crate::decode::{Cpu, CpuOptions, Decoder, DormouseOptions, Loaded, window_logits};
 use crate::error::{Class, Error, Result};
 use crate::export::{self, Format, Options};
 use crate::text;
 use dmexp::Sampler;
 use dmexp_format::host::Figures;
+use dmexp_format::layout::Decoding;
 use dmexp_format::{DType, KvDType};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,8 @@ pub struct Request<'r> {
     pub dtypes: &'r [DType],
     /// The same model with its ternary factors written as their codes (dormouse): its exports are rows of their own, in f16 and bf16.
     pub canonical: Option<&'r Checkpoint>,
+    /// Whether windows are run as wholes, as dormouse's own evaluation does, where bytes that come after count too; otherwise each position sees those before it alone.
+    pub full: bool,
 }
 
 /// All rows, and what they were measured on.
@@ -125,10 +128,10 @@ pub fn dtypes(
         let mut reference = Vec::new();
         for (number, candidate) in candidates.iter_mut().enumerate() {
             let Candidate { loaded, meter, .. } = candidate;
-            let mut cpu = cpu(loaded)?;
+            let mut cpu = cpu(loaded, request.full)?;
+            let causal = cpu.model().network().dormouse().is_none_or(|network| network.config().is_causal());
             let mut session = cpu.session(Sampler::greedy())?;
-            let decoder: &mut dyn Decoder = &mut session;
-            decoder.logits(tokens, &mut |position, row| {
+            let mut each = |position: u32, row: &[f32]| {
                 let position = position as usize;
                 if number == 0 {
                     reference.push(row.to_vec());
@@ -138,7 +141,12 @@ pub fn dtypes(
                     return Err(Error::mismatch("two exports of one checkpoint have not the same number of tokens"));
                 }
                 watch.tick(1)
-            })?;
+            };
+            if request.full && !causal {
+                window_logits(&mut session, tokens, &mut each)?;
+            } else {
+                Decoder::logits(&mut session, tokens, &mut each)?;
+            }
         }
     }
     let prompt = texts.first().map_or(&[][..], |tokens| tokens.get(..PROMPT.min(tokens.len())).unwrap_or_default());
@@ -204,8 +212,9 @@ fn candidate(checkpoint: &Checkpoint, dtype: DType, canonical: bool, folder: &Pa
 }
 
 /// Keys and values in f32: what is compared are the weights.
-fn cpu(loaded: &Loaded) -> Result<Cpu<'_>> {
-    Cpu::new(loaded, &CpuOptions { kv: KvDType::F32, ..CpuOptions::default() })
+fn cpu(loaded: &Loaded, full: bool) -> Result<Cpu<'_>> {
+    let dormouse = DormouseOptions { decoding: full.then_some(Decoding::Full), ..DormouseOptions::default() };
+    Cpu::with_dormouse(loaded, &CpuOptions { kv: KvDType::F32, ..CpuOptions::default() }, &dormouse)
 }
 
 /// The windows as tokens, as many as the context holds.
@@ -226,7 +235,7 @@ fn token_windows(loaded: &Loaded, request: &Request<'_>) -> Result<Vec<Vec<u32>>
 
 /// The greedy text after `prompt`: up to `most` tokens, the context's end or an end of text, which counts as one.
 fn continuation(loaded: &Loaded, prompt: &[u32], most: u32, watch: &mut Watch<'_>) -> Result<Vec<u32>> {
-    let mut cpu = cpu(loaded)?;
+    let mut cpu = cpu(loaded, false)?;
     let model = *cpu.model();
     let mut session = cpu.session(Sampler::greedy())?;
     let decoder: &mut dyn Decoder = &mut session;
@@ -254,7 +263,7 @@ mod tests {
         checkpoint.tokenizer = Some(tokenizer(300));
         let folder = TempDir::new().unwrap();
         let text = b"to be or not to be, that is the question".repeat(20);
-        let request = Request { text: &text, windows: 3, window_bytes: 32, greedy, dtypes: dtypes_wanted, canonical: None };
+        let request = Request { text: &text, windows: 3, window_bytes: 32, greedy, dtypes: dtypes_wanted, canonical: None, full: false };
         dtypes(&checkpoint, &request, folder.path(), &AtomicBool::new(false), &mut |done, total| assert!(done <= total))
     }
 
@@ -278,7 +287,8 @@ mod tests {
         let mut checkpoint = open(SMALL.v0(|place| if place == 7 { 1e6 } else { 0.01 }));
         checkpoint.tokenizer = Some(tokenizer(300));
         let folder = TempDir::new().unwrap();
-        let request = Request { text: b"abc", windows: 1, window_bytes: 256, greedy: 2, dtypes: &[DType::F16], canonical: None };
+        let request =
+            Request { text: b"abc", windows: 1, window_bytes: 256, greedy: 2, dtypes: &[DType::F16], canonical: None, full: false };
         let found = dtypes(&checkpoint, &request, folder.path(), &AtomicBool::new(false), &mut |_, _| ()).unwrap();
         assert!(found.rows[0].measured.is_ok());
         assert!(found.rows[1].measured.as_ref().unwrap_err().contains("1000000"), "{:?}", found.rows[1]);
@@ -288,7 +298,7 @@ mod tests {
     fn without_text_or_tokenizer_there_is_nothing_to_compare() {
         let checkpoint = open(SMALL.random());
         let folder = TempDir::new().unwrap();
-        let request = Request { text: b"abc", windows: 1, window_bytes: 256, greedy: 2, dtypes: &[], canonical: None };
+        let request = Request { text: b"abc", windows: 1, window_bytes: 256, greedy: 2, dtypes: &[], canonical: None, full: false };
         let run = |checkpoint: &Checkpoint, request: &Request<'_>, cancel: bool| {
             dtypes(checkpoint, request, folder.path(), &AtomicBool::new(cancel), &mut |_, _| ()).unwrap_err()
         };

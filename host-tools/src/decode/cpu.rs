@@ -115,7 +115,10 @@ impl DormouseOptions {
             network = network.with_kda_scale(scale).map_err(request)?;
         }
         if let Some(factors) = self.factors {
-            network = network.with_factors(factors).map_err(request)?;
+            let codes = "holds the codes of its ternary factors alone, and can take them in no other way";
+            network = network.with_factors(factors).map_err(|_| {
+                Error::new(Class::Request, codes).advise("leave --factors out, or use an export of format 1").in_file(loaded.path())
+            })?;
         }
         Ok(model.with_dormouse(network).with_decoding(self.decoding.unwrap_or_default()))
     }

@@ -60,6 +60,18 @@ pub trait Decoder {
     }
 }
 
+/// Feeds `tokens`, which begin a text, as one window to a session of full decoding, and calls `each` with every position and its logits, for which bytes that come after count too.
+///
+/// # Errors
+/// Those of [`Session::push_tokens`], [`Session::window_logits`] and `each`.
+pub fn window_logits(session: &mut Session<'_>, tokens: &[u32], each: &mut dyn FnMut(u32, &[f32]) -> Result<()>) -> Result<()> {
+    session.push_tokens(tokens)?;
+    for position in 0..tokens.len() as u32 {
+        each(position, session.window_logits(position)?)?;
+    }
+    Ok(())
+}
+
 impl Decoder for Session<'_> {
     fn vocab_size(&self) -> u32 {
         self.model().network().vocab_size()

@@ -194,8 +194,11 @@ impl DormouseConfig {
         if self.moe_topk > self.n_experts {
             return Err(wrong(ConfigKey::MoeTopk, Rule::TooLarge, self.moe_topk as u64, self.n_experts as u64));
         }
-        if self.use_mor && (self.mor_k == 0 || self.mor_k > self.max_iter) {
-            return Err(wrong(ConfigKey::MorK, Rule::Range, self.mor_k as u64, self.max_iter as u64));
+        if self.use_mor && self.mor_k == 0 {
+            return Err(wrong(ConfigKey::MorK, Rule::NotZero, 0, 1));
+        }
+        if self.use_mor && self.mor_k > self.max_iter {
+            return Err(wrong(ConfigKey::MorK, Rule::TooLarge, self.mor_k as u64, self.max_iter as u64));
         }
         // A memory of one row lies in a file of the training's own: this one has not what the model was trained with.
         if self.use_engram && self.engram_table() == 1 {
