@@ -11,7 +11,7 @@ dmexp::include_model!(
 );
 dmexp::include_model!(Codes = "../generated/dormouse_t2.dmexp", context = 24, kv = f32, section = ".dmexp_model");
 dmexp::include_model!(Full = "../generated/dormouse.dmexp", context = 24, decoding = full, ram_limit = 64_000);
-dmexp::include_model!(Fast = "../generated/dormouse.dmexp", context = 24, decoding = fast, board = "microbit");
+dmexp::include_model!(Fast = "../generated/dormouse.dmexp", context = 24, decoding = fast, board = "rp2040");
 dmexp::include_model!(Hot = "../generated/dormouse.dmexp", context = 24, ram = ["loop_block.shared_attn.*", "norm.weight"]);
 dmexp::include_model!(Plain = "../generated/dormouse_plain.dmexp", context = 24);
 dmexp::include_model!(Gated = "../generated/dormouse_gr.dmexp", context = 24);
