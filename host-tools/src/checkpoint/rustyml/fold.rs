@@ -129,7 +129,9 @@ fn fold(settings: &mut SequentialSettings, values: &mut Values, norm: u32, into:
     if let Some(rows) = values.get_mut(&format!("{into}.{}", kernel.name())) {
         let len = (rows.len() / factors.len().max(1)).max(1);
         for (row, factor) in rows.chunks_mut(len).zip(&factors) {
-            row.iter_mut().for_each(|weight| *weight = (f64::from(*weight) * factor) as f32);
+            for weight in row {
+                *weight = (f64::from(*weight) * factor) as f32;
+            }
         }
     }
     let bias = values.entry(format!("{into}.{}", Role::Bias.name())).or_insert_with(|| vec![0.0; factors.len()]);

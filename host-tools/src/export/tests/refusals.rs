@@ -165,7 +165,7 @@ fn what_a_sequential_model_has_no_place_for_is_refused_and_not_passed_over() {
         (select("*=bf16"), "--tensor"),
         (select("nothing=f16"), "--tensor"),
         (Options { quality: Some("text".into()), ..base.clone() }, "--quality"),
-        (Options { dtype: DType::Q8, ..base.clone() }, "q8"),
+        (Options { dtype: DType::Q4, ..base.clone() }, "q4"),
         (Options { format: Format::V1, ..base.clone() }, "format 1"),
     ] {
         let error = plan(&source, &options).unwrap_err();
