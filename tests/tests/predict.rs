@@ -269,4 +269,7 @@ fn recurrent_models_take_a_step_a_line_and_keep_their_state() {
     assert_eq!(results[23]["outputs"], whole["outputs"]);
     assert_ne!(results[0]["outputs"], whole["outputs"]);
     piped(folder.path(), &words, b"1 2 3\n").refused(&["line 1", "3 numbers", "6"]);
+    let backwards = data("rustyml/gru_anomaly.bin").unwrap();
+    export(folder.path(), &backwards, &backwards.with_extension("json"), "--dtype f32 --quiet").ok();
+    piped(folder.path(), &words, b"1 2 3 4\n").refused(&["layer 0 (Gru)", "--input"]);
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use dmexp::format::arch::sequential::{Op, Usage};
 use dmexp::{Prediction, Predictor};
 use dmexp_tools::decode::Loaded;
-use dmexp_tools::error::Error;
+use dmexp_tools::error::{Class, Error};
 use dmexp_tools::predict::{self, Tensor};
 use dmexp_tools::target::Target;
 use serde_json::{Value, json};
@@ -194,8 +194,16 @@ fn watch(command: &Predict, loaded: &Loaded, predictor: Predictor<'_>) -> Outcom
     }
     let recurrent = predict::has(loaded, |op| matches!(op, Op::SimpleRnn | Op::Lstm | Op::Gru))?;
     let predictor = predictor.with_usage(Usage { streaming: recurrent, ..Usage::default() });
-    let mut memory = predict::memory(&predictor).map_err(|error| error.in_file(&command.export))?;
-    let mut prediction = Prediction::new(predictor, memory.as_mut_slice()).map_err(|error| Error::from(error).in_file(&command.export))?;
+    let refused = |error: dmexp::format::Error| match error {
+        dmexp::format::Error::Layer { layer, .. } if recurrent => {
+            let op = loaded.file().ok().and_then(|file| file.sequential().ok()?.layer(layer)).map_or(Op::Identity, |layer| layer.op);
+            let what = format!("layer {layer} ({op:?}) needs the whole sequence, so the model cannot take it step by step");
+            Error::new(Class::Request, what).advise("use --input").in_file(&command.export)
+        }
+        error => loaded.explain(error),
+    };
+    let mut memory = vec![0u32; predictor.arena_len().map_err(refused)?.div_ceil(4)];
+    let mut prediction = Prediction::new(predictor, memory.as_mut_slice()).map_err(refused)?;
     let mut out = io::stdout().lock();
     for (number, line) in (1..).zip(io::stdin().lock().lines()) {
         let line = line.map_err(|error| Error::unreadable(Path::new("stdin"), error))?;
