@@ -1,113 +1,142 @@
 //! Rows of q8 and q4 times codes of 16 bits with AVX2: products are added in pairs of 32 bits, groups in 64.
 
+use super::integer_rows::Rows;
+use crate::ops::convert::from_i64;
+use crate::ops::integer::Integers;
 use core::arch::x86_64::*;
 
-/// Elements that go through the registers together, in q4.
+/// Elements of q4 that go through the registers together; groups are whole numbers of them.
 pub(super) const BLOCK: usize = 32;
+/// The group of q8 that rows are multiplied four at a time for.
+const GROUP: usize = 32;
 /// So many elements can be added up in pairs of 32 bits, and two such pairs, before one does not fit.
 const SEGMENT: usize = 2048;
 
-/// One row: its codes, what each group counts, and for q4 what is added.
-#[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
-    pub(super) codes: &'a [u8],
-    pub(super) group_len: usize,
-    /// None where the row is one group.
-    pub(super) multipliers: &'a [u8],
-}
-
-/// The first `count` blocks of `codes`, and what follows them: rows are padded, so there may be one more than of activations.
-pub(super) fn blocks<const N: usize>(codes: &[u8], count: usize) -> (&[[u8; N]], &[u8]) {
-    let (blocks, rest) = codes.split_at_checked(count.saturating_mul(N)).unwrap_or((codes, &[]));
-    (blocks.as_chunks::<N>().0, rest)
-}
-
-/// The sum over the groups of a q8 row of multiplier * (sum of the products with `x`).
+/// `out[r] = f32(S) * (row_scale[r] * scale)` of q8 rows; the codes of `x` are in their own order.
 #[target_feature(enable = "avx2")]
-pub(super) fn dot_q8(row: Row<'_>, x: &[i16]) -> i64 {
-    if row.group_len == 32 && row.multipliers.len() * 32 == x.len() && row.codes.len() >= x.len() {
-        let mut sums = _mm256_setzero_si256();
-        let (codes, x) = (row.codes.as_chunks::<32>().0, x.as_chunks::<32>().0);
-        for ((codes, x), multiplier) in codes.iter().zip(x).zip(row.multipliers) {
-            // SAFETY: there are 32 bytes at `codes` and 32 codes at `x`; what is fetched ahead may lie anywhere.
-            let pairs = unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(codes.as_ptr().wrapping_add(AHEAD).cast());
-                let low = products_q8(codes.as_ptr(), x.as_ptr());
-                _mm256_add_epi32(low, products_q8(codes.as_ptr().add(16), x.as_ptr().add(16)))
-            };
-            sums = add_group(sums, pairs, *multiplier);
+pub(super) fn matvec_q8(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
+    if w.group_len != GROUP || !w.has_multipliers() {
+        let codes = x.codes.get(..w.cols).unwrap_or(&[]);
+        for (row, y) in out.iter_mut().enumerate() {
+            let [scale, ..] = w.scales_from(row);
+            *y = from_i64(dot_groups(w, row, codes)) * (scale * x.scale);
         }
-        return total(sums);
+        return;
     }
-    groups(row, x, |codes, x| {
-        // SAFETY: `groups` gives 16 elements in as many bytes.
-        unsafe { products_q8(codes, x) }
-    })
+    let (fours, rest) = out.as_chunks_mut::<4>();
+    let done = 4 * fours.len();
+    for (number, four) in fours.iter_mut().enumerate() {
+        // SAFETY: `Rows` holds as many rows as `out` has elements, and the function has the instructions.
+        scaled(four, unsafe { rows_q8::<4>(w, 4 * number, x) }, w.scales_from(4 * number), x.scale);
+    }
+    for (row, y) in (done..).zip(rest) {
+        // SAFETY: as above.
+        scaled(core::slice::from_mut(y), unsafe { rows_q8::<1>(w, row, x) }, w.scales_from(row), x.scale);
+    }
 }
 
-/// The same for a q4 row, and `x` in [`super::Form::Halves`].
+/// The same of q4 rows, of which `x` has the codes in [`super::Form::Halves`] and the sums of their groups.
 #[target_feature(enable = "avx2")]
-pub(super) fn dot_q4(row: Row<'_>, x: &[i16]) -> i64 {
-    let (x, x_rest) = x.as_chunks::<BLOCK>();
-    let (codes, codes_rest) = blocks::<16>(row.codes, x.len());
-    let mut sums = _mm256_setzero_si256();
-    let blocks_a_group = row.group_len / BLOCK;
-    let (mut in_group, mut multipliers) = (0, row.multipliers.iter());
-    let mut multiplier = 0;
-    for (codes, x) in codes.iter().zip(x) {
-        if in_group == 0 {
-            in_group = blocks_a_group;
-            multiplier = multipliers.next().copied().unwrap_or(0);
-        }
-        in_group -= 1;
-        // SAFETY: there are 16 bytes at `codes` and 32 codes at `x`; what is fetched ahead may lie anywhere.
-        let pairs = unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(codes.as_ptr().wrapping_add(AHEAD).cast());
-            let codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(codes.as_ptr().cast()));
-            let even = _mm256_madd_epi16(_mm256_and_si256(codes, _mm256_set1_epi16(15)), _mm256_loadu_si256(x.as_ptr().cast()));
-            let odd = _mm256_madd_epi16(_mm256_srli_epi16::<4>(codes), _mm256_loadu_si256(x.as_ptr().add(16).cast()));
-            _mm256_add_epi32(even, odd)
-        };
-        sums = add_group(sums, pairs, multiplier);
+pub(super) fn matvec_q4(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
+    let (fours, rest) = out.as_chunks_mut::<4>();
+    let done = 4 * fours.len();
+    for (number, four) in fours.iter_mut().enumerate() {
+        // SAFETY: `Rows` holds as many rows as `out` has elements, and the function has the instructions.
+        scaled(four, unsafe { rows_q4::<4>(w, 4 * number, x) }, w.scales_from(4 * number), x.scale);
     }
-    // What fills no block is in its own order; a group that it shares with the last block has that one's multiplier.
-    let multiplier = if in_group == 0 { multipliers.next().copied().unwrap_or(0) } else { multiplier };
-    let mut rest = 0;
-    for (byte, x) in codes_rest.iter().zip(x_rest.chunks(2)) {
-        for (code, x) in [byte & 15, byte >> 4].into_iter().zip(x) {
-            rest += i32::from(code) * i32::from(*x);
-        }
+    for (row, y) in (done..).zip(rest) {
+        // SAFETY: as above.
+        scaled(core::slice::from_mut(y), unsafe { rows_q4::<1>(w, row, x) }, w.scales_from(row), x.scale);
     }
-    total(sums) + i64::from(rest) * i64::from(multiplier)
 }
 
-/// The sum of the products of a q4 row's offsets and the sums of the codes of each group.
+/// Sums in 64-bit lanes added up, converted and scaled.
 #[target_feature(enable = "avx2")]
-pub(super) fn dot_offsets(offsets: &[[u8; 2]], sums: &[i32]) -> i64 {
-    let (offsets, offsets_rest) = offsets.as_chunks::<4>();
-    let (fours, sums_rest) = sums.as_chunks::<4>();
-    let mut products = _mm256_setzero_si256();
-    for (offsets, sums) in offsets.iter().zip(fours) {
-        // SAFETY: there are 8 bytes at `offsets` and 16 at `sums`.
-        let (offsets, sums) = unsafe { (_mm_loadl_epi64(offsets.as_ptr().cast()), _mm_loadu_si128(sums.as_ptr().cast())) };
-        products = _mm256_add_epi64(products, _mm256_mul_epi32(_mm256_cvtepi16_epi64(offsets), _mm256_cvtepi32_epi64(sums)));
+#[inline]
+fn scaled<const R: usize>(out: &mut [f32], sums: [__m256i; R], scales: [f32; 4], x_scale: f32) {
+    for ((y, sum), scale) in out.iter_mut().zip(sums).zip(scales) {
+        *y = from_i64(total(sum)) * (scale * x_scale);
     }
-    let sums_rest = fours.get(offsets.len()).map_or(sums_rest, |sums| sums.as_slice());
-    let rest = offsets_rest.iter().zip(sums_rest).map(|(offset, sum)| i64::from(i16::from_le_bytes(*offset)) * i64::from(*sum));
-    total(products) + rest.sum::<i64>()
 }
 
-/// How far ahead the codes are fetched, in bytes.
-const AHEAD: usize = 1024;
-
-/// The products of 16 q8 codes and 16 of `x`, added in pairs.
+/// The sums over the groups of `R` q8 rows from `first` on of multiplier * (sum of the products with `x`), spread over 64-bit lanes.
 ///
 /// # Safety
-/// There are as many, and the machine has AVX2.
+/// `w` has these rows, in groups of 32, its columns are those of `x`, and the machine has AVX2.
 #[inline(always)]
-unsafe fn products_q8(codes: *const u8, x: *const i16) -> __m256i {
-    // SAFETY: the caller's promise.
-    unsafe { _mm256_madd_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(codes.cast())), _mm256_loadu_si256(x.cast())) }
+unsafe fn rows_q8<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) -> [__m256i; R] {
+    // SAFETY: columns are counted down from what the rows have: each load takes what is left of a row, of its multipliers or of `x`. What is fetched ahead may lie anywhere.
+    unsafe {
+        let (mut codes, mut m, mut x_at) = (w.codes_of(first), w.multipliers_of(first), x.codes.as_ptr());
+        let mut left = w.cols;
+        let mut sums = [_mm256_setzero_si256(); R];
+        while left >= GROUP {
+            let (x_low, x_high) = (_mm256_loadu_si256(x_at.cast()), _mm256_loadu_si256(x_at.add(GROUP / 2).cast()));
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let at = codes.add(r * w.stride);
+                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(w.ahead).cast());
+                let low = _mm256_madd_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(at.cast())), x_low);
+                let high = _mm256_madd_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(at.add(GROUP / 2).cast())), x_high);
+                *sum = add_group(*sum, _mm256_add_epi32(low, high), *m.add(r * w.groups));
+            }
+            (codes, m, x_at) = (codes.add(GROUP), m.add(1), x_at.add(GROUP));
+            left -= GROUP;
+        }
+        if left > 0 {
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let products =
+                    (0..left).map(|i| i32::from(codes.add(r * w.stride + i).cast::<i8>().read()) * i32::from(x_at.add(i).read()));
+                *sum = add_one(*sum, products.sum(), *m.add(r * w.groups));
+            }
+        }
+        sums
+    }
+}
+
+/// The sums over the groups of `R` q4 rows from `first` on of multiplier * (sum of the products with `x`) and offset * (sum of the codes of `x`), spread over 64-bit lanes.
+///
+/// # Safety
+/// `w` has these rows, in groups that [`BLOCK`] divides, its columns are those of `x`, and the machine has AVX2.
+#[inline(always)]
+unsafe fn rows_q4<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) -> [__m256i; R] {
+    // SAFETY: as in `rows_q8`.
+    unsafe {
+        let (mut codes, mut m, mut x_at) = (w.codes_of(first), w.multipliers_of(first), x.codes.as_ptr());
+        let (mut left, mut in_group) = (w.cols, w.group_len);
+        let nibble = _mm256_set1_epi16(15);
+        let mut sums = [_mm256_setzero_si256(); R];
+        for (r, sum) in sums.iter_mut().enumerate() {
+            *sum = dot_offsets(w.offsets_of(first + r), x.sums.as_ptr(), w.groups);
+        }
+        while left >= BLOCK {
+            if in_group == 0 {
+                (in_group, m) = (w.group_len, m.add(1));
+            }
+            let (x_even, x_odd) = (_mm256_loadu_si256(x_at.cast()), _mm256_loadu_si256(x_at.add(BLOCK / 2).cast()));
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let at = codes.add(r * w.stride);
+                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(w.ahead).cast());
+                let bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128(at.cast()));
+                let even = _mm256_madd_epi16(_mm256_and_si256(bytes, nibble), x_even);
+                let odd = _mm256_madd_epi16(_mm256_srli_epi16::<4>(bytes), x_odd);
+                *sum = add_group(*sum, _mm256_add_epi32(even, odd), *m.add(r * w.groups));
+            }
+            (codes, x_at) = (codes.add(BLOCK / 2), x_at.add(BLOCK));
+            (left, in_group) = (left - BLOCK, in_group - BLOCK);
+        }
+        // What fills no block is in its own order.
+        if left > 0 {
+            if in_group == 0 {
+                m = m.add(1);
+            }
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let code = |i: usize| i32::from(codes.add(r * w.stride + i / 2).read() >> (4 * (i % 2)) & 15);
+                let products = (0..left).map(|i| code(i) * i32::from(x_at.add(i).read()));
+                *sum = add_one(*sum, products.sum(), *m.add(r * w.groups));
+            }
+        }
+        sums
+    }
 }
 
 /// `sums` and `multiplier` times what `pairs` hold, in 64 bits.
@@ -118,36 +147,71 @@ fn add_group(sums: __m256i, pairs: __m256i, multiplier: u8) -> __m256i {
     _mm256_add_epi64(sums, _mm256_mul_epi32(pairs, _mm256_set1_epi64x(i64::from(multiplier))))
 }
 
+/// `sums` and `multiplier` times one number.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn add_one(sums: __m256i, product: i32, multiplier: u8) -> __m256i {
+    let product = i64::from(product) * i64::from(multiplier);
+    _mm256_add_epi64(sums, _mm256_zextsi128_si256(_mm_cvtsi64_si128(product)))
+}
+
 #[target_feature(enable = "avx2")]
 #[inline]
 fn total(sums: __m256i) -> i64 {
     let two = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
-    _mm_cvtsi128_si64(two) + _mm_extract_epi64::<1>(two)
+    _mm_cvtsi128_si64(two).wrapping_add(_mm_extract_epi64::<1>(two))
 }
 
-/// Groups of any length: `products` gets 16 elements in as many bytes.
+/// The sum of the products of a q4 row's offsets and the sums of the codes of each group, in 64-bit lanes.
+///
+/// # Safety
+/// There are `groups` at both, and the machine has AVX2.
+#[inline(always)]
+unsafe fn dot_offsets(offsets: *const u8, sums: *const i32, groups: usize) -> __m256i {
+    // SAFETY: no more elements are loaded than there are.
+    unsafe {
+        let mut products = _mm256_setzero_si256();
+        let whole = groups & !3;
+        for first in (0..whole).step_by(4) {
+            let offsets = _mm256_cvtepi16_epi64(_mm_loadl_epi64(offsets.add(2 * first).cast()));
+            let sums = _mm256_cvtepi32_epi64(_mm_loadu_si128(sums.add(first).cast()));
+            products = _mm256_add_epi64(products, _mm256_mul_epi32(offsets, sums));
+        }
+        let rest = (whole..groups).map(|g| i64::from(offsets.add(2 * g).cast::<i16>().read_unaligned()) * i64::from(sums.add(g).read()));
+        _mm256_add_epi64(products, _mm256_zextsi128_si256(_mm_cvtsi64_si128(rest.sum())))
+    }
+}
+
+/// The sum over the groups of a q8 row of multiplier * (sum of the products with `x`), for groups of any length.
 #[target_feature(enable = "avx2")]
-#[inline]
-fn groups(row: Row<'_>, x: &[i16], products: impl Fn(*const u8, *const i16) -> __m256i) -> i64 {
+fn dot_groups(w: Rows<'_>, row: usize, x: &[i16]) -> i64 {
+    let (codes, multipliers) = (w.codes_slice(row), w.multipliers_slice(row));
     let one = [1];
-    let (multipliers, group_len) = if row.multipliers.is_empty() { (&one[..], x.len()) } else { (row.multipliers, row.group_len) };
+    let (multipliers, group_len) = if w.has_multipliers() { (multipliers, w.group_len) } else { (&one[..], x.len()) };
     let mut sums = _mm256_setzero_si256();
-    for ((x, codes), multiplier) in x.chunks(group_len.max(1)).zip(row.codes.chunks(group_len.max(1))).zip(multipliers) {
+    for ((x, codes), multiplier) in x.chunks(group_len.max(1)).zip(codes.chunks(group_len.max(1))).zip(multipliers) {
         for (x, codes) in x.chunks(SEGMENT).zip(codes.chunks(SEGMENT)) {
             let mut pairs = _mm256_setzero_si256();
-            let (whole, rest) = x.as_chunks::<16>();
-            let (packed, packed_rest) = codes.split_at(codes.len().min(whole.len() * 16));
-            for (x, codes) in whole.iter().zip(packed.chunks_exact(16)) {
-                pairs = _mm256_add_epi32(pairs, products(codes.as_ptr(), x.as_ptr()));
+            let ((whole, rest), (packed, packed_rest)) = (x.as_chunks::<16>(), codes.as_chunks::<16>());
+            for (x, codes) in whole.iter().zip(packed) {
+                pairs = _mm256_add_epi32(pairs, products(codes, x));
             }
-            if !rest.is_empty() {
-                let (mut x, mut codes) = ([0i16; 16], [0u8; 16]);
-                x.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-                codes.iter_mut().zip(packed_rest).for_each(|(to, from)| *to = *from);
-                pairs = _mm256_add_epi32(pairs, products(codes.as_ptr(), x.as_ptr()));
+            let packed_rest = packed.get(whole.len()).map_or(packed_rest, |codes| codes.as_slice());
+            let (mut last_x, mut last) = ([0i16; 16], [0u8; 16]);
+            for (((to_x, to), x), code) in last_x.iter_mut().zip(&mut last).zip(rest).zip(packed_rest) {
+                (*to_x, *to) = (*x, *code);
             }
-            sums = add_group(sums, pairs, *multiplier);
+            sums = add_group(sums, _mm256_add_epi32(pairs, products(&last, &last_x)), *multiplier);
         }
     }
     total(sums)
+}
+
+/// The products of 16 q8 codes and 16 of `x`, added in pairs.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn products(codes: &[u8; 16], x: &[i16; 16]) -> __m256i {
+    // SAFETY: there are as many bytes at both as are loaded.
+    let (codes, x) = unsafe { (_mm_loadu_si128(codes.as_ptr().cast()), _mm256_loadu_si256(x.as_ptr().cast())) };
+    _mm256_madd_epi16(_mm256_cvtepi8_epi16(codes), x)
 }

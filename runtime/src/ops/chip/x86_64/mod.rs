@@ -12,26 +12,25 @@
 mod attention;
 mod avx2_attention;
 mod avx2_floats;
+#[cfg(any(feature = "q8", feature = "q4"))]
 mod avx2_integers;
 mod detect;
+#[cfg(any(feature = "q8", feature = "q4"))]
+mod integer_rows;
 mod spread;
 #[cfg(test)]
 mod tests;
 #[cfg(any(feature = "q8", feature = "q4"))]
 mod vnni;
 
-#[cfg(any(feature = "q8", feature = "q4"))]
-use crate::format::Quantised;
 use crate::format::{DType, TensorView};
-#[cfg(any(feature = "q8", feature = "q4"))]
-use crate::ops::convert::from_i64;
 #[cfg(any(feature = "q8", feature = "q4"))]
 use crate::ops::integer::{self, Integers};
 #[cfg(any(feature = "q8", feature = "q4"))]
-use crate::ops::parts::parts;
-#[cfg(any(feature = "q8", feature = "q4"))]
 use crate::ops::quantise as portable_quantise;
 use crate::simd::Level;
+#[cfg(any(feature = "q8", feature = "q4"))]
+use integer_rows::Rows;
 
 pub(crate) use super::any::{Prepared, argmax, prepare, sqrt, widen_f16};
 pub(crate) use attention::{mix, scores};
@@ -119,24 +118,15 @@ pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_
     if x.form == Form::Plain && (Level::current() < Level::Avx2 || w.dtype() != DType::Q8) {
         return integer::matvec(out, w, x);
     }
-    let Quantised { codes, row_stride, group_len, groups, scales, multipliers, offsets } = w.quantised();
-    let Some(x_codes) = x.codes.get(..w.cols()).filter(|x| !x.is_empty() && row_stride > 0) else { return out.fill(0.0) };
-    let offsets = offsets.as_chunks::<2>().0;
-    let mut first = 0usize;
-    for ((y, codes), scale) in out.iter_mut().zip(parts(codes, row_stride)).zip(scales.as_chunks::<4>().0) {
-        let of_row = first..first.wrapping_add(groups);
-        let offsets = offsets.get(of_row.clone()).unwrap_or(&[]);
-        let row = avx2_integers::Row { codes, group_len, multipliers: multipliers.get(of_row).unwrap_or(&[]) };
-        // SAFETY: Level::current says that there is AVX2, or said that there is what the form is for when it was named.
-        let sum = unsafe {
-            match x.form {
-                Form::BytesQ8 => vnni::dot_q8(row, x_codes, x.sums),
-                Form::BytesQ4 => vnni::dot_q4(row, x_codes, offsets, x.sums),
-                Form::Halves => avx2_integers::dot_q4(row, x_codes).wrapping_add(avx2_integers::dot_offsets(offsets, x.sums)),
-                Form::Plain => avx2_integers::dot_q8(row, x_codes),
-            }
-        };
-        *y = from_i64(sum) * (f32::from_le_bytes(*scale) * x.scale);
-        first = first.wrapping_add(groups);
+    let per_byte = if w.dtype() == DType::Q4 { 2 } else { 1 };
+    let Some(rows) = Rows::new(w, out.len(), &x, per_byte).filter(|rows| rows.cols > 0) else { return out.fill(0.0) };
+    // SAFETY: Level::current says that there is AVX2, or said that there is what the form is for when it was named.
+    unsafe {
+        match x.form {
+            Form::BytesQ8 => vnni::matvec_q8(out, rows, x),
+            Form::BytesQ4 => vnni::matvec_q4(out, rows, x),
+            Form::Halves => avx2_integers::matvec_q4(out, rows, x),
+            Form::Plain => avx2_integers::matvec_q8(out, rows, x),
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! The instruction takes an unsigned byte and a signed one. A q8 code and a low byte are such a pair; for the high bytes the q8 code is made unsigned by adding 128, and what that adds is taken away
 //! once a row. A nibble of q4 is both.
 
-use super::avx2_integers::{Row, blocks};
+use super::integer_rows::Rows;
+use crate::ops::integer::Integers;
 use core::arch::x86_64::*;
 
 /// The group that the kernels are made for.
@@ -14,8 +15,6 @@ const BLOCK_Q8: usize = 64;
 const BLOCK_Q4: usize = 128;
 /// Blocks of q4 of which two sums fit 32 bits together: 255 times 30,600 a block.
 const SEGMENT_Q4: usize = 128;
-/// How far ahead the codes are fetched, in bytes.
-const AHEAD: usize = 1024;
 
 /// Sums for [`dot_q8`], of each group that of the high bytes; then the codes in its order: of each block the low bytes before the high ones.
 pub(super) fn split_q8(sums: &mut [i32], x: &mut [i16]) {
@@ -55,50 +54,126 @@ const fn alone(i: u8) -> i64 {
     i64::from_le_bytes([i, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80])
 }
 
-/// The sum over the groups of a q8 row of multiplier * (sum of the products with `x`); `x` and `high_sums` as [`split_q8`] makes them.
+/// `out[r] = f32(S) * (row_scale[r] * scale)` of q8 rows; codes and sums of `x` as [`split_q8`] makes them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) fn dot_q8(row: Row<'_>, x: &[i16], high_sums: &[i32]) -> i64 {
-    let first = _mm512_inserti64x4::<1>(_mm512_set1_epi64(alone(0)), _mm256_set1_epi64x(alone(1)));
-    let second = _mm512_inserti64x4::<1>(_mm512_set1_epi64(alone(2)), _mm256_set1_epi64x(alone(3)));
-    let mut sums = added_by_128(row.multipliers.get(..x.len() / GROUP).unwrap_or(&[]), high_sums);
-    let (x_pairs, x) = x.as_chunks::<{ 2 * BLOCK_Q8 }>();
-    let (pairs, codes) = blocks::<{ 2 * BLOCK_Q8 }>(row.codes, x_pairs.len());
-    let (fours, multipliers) = blocks::<4>(row.multipliers, x_pairs.len());
-    for ((w, x), m) in pairs.iter().zip(x_pairs).zip(fours) {
-        let m = _mm512_set1_epi32(i32::from_le_bytes(*m));
-        // SAFETY: there are two blocks of codes at `w` and of `x`; what is fetched ahead may lie anywhere.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(w.as_ptr().wrapping_add(AHEAD).cast());
-            _mm_prefetch::<_MM_HINT_T0>(w.as_ptr().wrapping_add(AHEAD + 64).cast());
-            sums = add_block_q8(sums, w.as_ptr(), x.as_ptr(), _mm512_shuffle_epi8(m, first));
-            sums = add_block_q8(sums, w.as_ptr().add(BLOCK_Q8), x.as_ptr().add(BLOCK_Q8), _mm512_shuffle_epi8(m, second));
+pub(super) fn matvec_q8(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
+    let mut first = 0;
+    let (fours, rest) = out.as_chunks_mut::<4>();
+    for four in fours {
+        // SAFETY: `Rows` holds as many rows as `out` has elements, and the function has the instructions.
+        let sums = unsafe { rows_q8::<4>(w, first, x) };
+        scaled(four, sums, w.scales_from(first), x.scale);
+        first += 4;
+    }
+    for y in rest {
+        // SAFETY: as above.
+        let [sums] = unsafe { rows_q8::<1>(w, first, x) };
+        let none = _mm512_setzero_si512();
+        let mut four = [0.0; 4];
+        scaled(&mut four, [sums, none, none, none], w.scales_from(first), x.scale);
+        [*y, ..] = four;
+        first += 1;
+    }
+}
+
+/// The same of q4 rows, of which `x` has the codes as [`split_q4`] makes them and the sums of their groups.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) fn matvec_q4(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
+    let mut first = 0;
+    let (fours, rest) = out.as_chunks_mut::<4>();
+    for four in fours {
+        // SAFETY: `Rows` holds as many rows as `out` has elements, and the function has the instructions.
+        let sums = unsafe { rows_q4::<4>(w, first, x) };
+        scaled(four, sums, w.scales_from(first), x.scale);
+        first += 4;
+    }
+    for y in rest {
+        // SAFETY: as above.
+        let [sums] = unsafe { rows_q4::<1>(w, first, x) };
+        let none = _mm512_setzero_si512();
+        let mut four = [0.0; 4];
+        scaled(&mut four, [sums, none, none, none], w.scales_from(first), x.scale);
+        [*y, ..] = four;
+        first += 1;
+    }
+}
+
+/// Sums in 64-bit lanes added up, converted and scaled.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[inline]
+fn scaled(out: &mut [f32; 4], sums: [__m512i; 4], scales: [f32; 4], x_scale: f32) {
+    let [a, b, c, d] = sums.map(|sum| _mm256_add_epi64(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum)));
+    let ab = _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    let cd = _mm256_add_epi64(_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
+    let sums = _mm256_add_epi64(_mm256_permute2x128_si256::<0x20>(ab, cd), _mm256_permute2x128_si256::<0x31>(ab, cd));
+    // SAFETY: there are four floats at both.
+    unsafe {
+        let scales = _mm_mul_ps(_mm_loadu_ps(scales.as_ptr()), _mm_set1_ps(x_scale));
+        _mm_storeu_ps(out.as_mut_ptr(), _mm_mul_ps(_mm256_cvtepi64_ps(sums), scales));
+    }
+}
+
+/// The sums over the groups of `R` q8 rows from `first` on of multiplier * (sum of the products with `x`), spread over 64-bit lanes.
+///
+/// # Safety
+/// `w` has these rows, its columns are those of `x`, and the machine has the instructions.
+#[inline(always)]
+unsafe fn rows_q8<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) -> [__m512i; R] {
+    // SAFETY: columns are counted down from what the rows have: each load takes what is left of a row, of its multipliers or of `x`. What is fetched ahead may lie anywhere.
+    unsafe {
+        let spread_first = _mm512_inserti64x4::<1>(_mm512_set1_epi64(alone(0)), _mm256_set1_epi64x(alone(1)));
+        let spread_second = _mm512_inserti64x4::<1>(_mm512_set1_epi64(alone(2)), _mm256_set1_epi64x(alone(3)));
+        let (mut codes, mut m, mut x_at) = (w.codes_of(first), w.multipliers_of(first), x.codes.as_ptr());
+        let mut left = w.cols;
+        let mut sums = [_mm512_setzero_si512(); R];
+        for (r, sum) in sums.iter_mut().enumerate() {
+            *sum = added_by_128(m.add(r * w.groups), x.sums.as_ptr(), w.cols / GROUP);
         }
+        while left >= 2 * BLOCK_Q8 {
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let at = codes.add(r * w.stride);
+                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(w.ahead).cast());
+                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(w.ahead + 64).cast());
+                let m = _mm512_set1_epi32(m.add(r * w.groups).cast::<i32>().read_unaligned());
+                *sum = add_block_q8(*sum, at, x_at, _mm512_shuffle_epi8(m, spread_first));
+                *sum = add_block_q8(*sum, at.add(BLOCK_Q8), x_at.add(BLOCK_Q8), _mm512_shuffle_epi8(m, spread_second));
+            }
+            (codes, m, x_at) = (codes.add(2 * BLOCK_Q8), m.add(4), x_at.add(2 * BLOCK_Q8));
+            left -= 2 * BLOCK_Q8;
+        }
+        if left >= BLOCK_Q8 {
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let m = m.add(r * w.groups);
+                let m = _mm512_inserti64x4::<1>(_mm512_set1_epi64(i64::from(*m)), _mm256_set1_epi64x(i64::from(*m.add(1))));
+                *sum = add_block_q8(*sum, codes.add(r * w.stride), x_at, m);
+            }
+            (codes, m, x_at) = (codes.add(BLOCK_Q8), m.add(2), x_at.add(BLOCK_Q8));
+            left -= BLOCK_Q8;
+        }
+        if left >= GROUP {
+            let (x_low, x_high) = (_mm256_loadu_si256(x_at.cast()), _mm256_loadu_si256(x_at.add(GROUP / 2).cast()));
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let w_at = _mm256_loadu_si256(codes.add(r * w.stride).cast());
+                let low = _mm256_dpbusd_epi32(_mm256_setzero_si256(), x_low, w_at);
+                let high = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_xor_si256(w_at, _mm256_set1_epi8(-128)), x_high);
+                let fours = _mm512_zextsi256_si512(_mm256_add_epi32(low, _mm256_slli_epi32::<8>(high)));
+                let m = _mm512_set1_epi64(i64::from(*m.add(r * w.groups)));
+                *sum = _mm512_add_epi64(*sum, _mm512_mul_epi32(in_pairs(fours), m));
+            }
+            (codes, m, x_at) = (codes.add(GROUP), m.add(1), x_at.add(GROUP));
+            left -= GROUP;
+        }
+        // What fills no group of 32 is as it was.
+        if left > 0 {
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let products =
+                    (0..left).map(|i| i32::from(codes.add(r * w.stride + i).cast::<i8>().read()) * i32::from(x_at.add(i).read()));
+                let rest = i64::from(products.sum::<i32>()) * i64::from(*m.add(r * w.groups));
+                *sum = _mm512_add_epi64(*sum, _mm512_zextsi128_si512(_mm_cvtsi64_si128(rest)));
+            }
+        }
+        sums
     }
-    let mut multipliers = multipliers.iter().map(|m| i64::from(*m));
-    let mut next = || multipliers.next().unwrap_or(0);
-    let (x_blocks, x) = x.as_chunks::<BLOCK_Q8>();
-    let (w_blocks, codes) = blocks::<BLOCK_Q8>(codes, x_blocks.len());
-    for (w, x) in w_blocks.iter().zip(x_blocks) {
-        let m = _mm512_inserti64x4::<1>(_mm512_set1_epi64(next()), _mm256_set1_epi64x(next()));
-        // SAFETY: there is a block of codes at `w` and of `x`.
-        sums = unsafe { add_block_q8(sums, w.as_ptr(), x.as_ptr(), m) };
-    }
-    let (x_halves, x) = x.as_chunks::<GROUP>();
-    let (halves, codes) = blocks::<GROUP>(codes, x_halves.len());
-    for (w, x) in halves.iter().zip(x_halves) {
-        // SAFETY: there are 32 bytes at `w` and 64 at `x`.
-        let (w, low, high) = unsafe {
-            let x = x.as_ptr().cast::<__m256i>();
-            (_mm256_loadu_si256(w.as_ptr().cast()), _mm256_loadu_si256(x), _mm256_loadu_si256(x.add(1)))
-        };
-        let low = _mm256_dpbusd_epi32(_mm256_setzero_si256(), low, w);
-        let high = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_xor_si256(w, _mm256_set1_epi8(-128)), high);
-        let fours = _mm512_zextsi256_si512(_mm256_add_epi32(low, _mm256_slli_epi32::<8>(high)));
-        sums = _mm512_add_epi64(sums, _mm512_mul_epi32(in_pairs(fours), _mm512_set1_epi64(next())));
-    }
-    // What fills no group of 32 is as it was.
-    let rest: i32 = codes.iter().zip(x).map(|(w, x)| i32::from(w.cast_signed()) * i32::from(*x)).sum();
-    _mm512_reduce_add_epi64(sums) + i64::from(rest) * next()
 }
 
 /// Adds to 64-bit `sums` what a block of q8 codes comes to.
@@ -109,9 +184,10 @@ pub(super) fn dot_q8(row: Row<'_>, x: &[i16], high_sums: &[i32]) -> i64 {
 unsafe fn add_block_q8(sums: __m512i, w: *const u8, x: *const i16, multipliers: __m512i) -> __m512i {
     // SAFETY: the caller's promise.
     unsafe {
-        let (w, x) = (_mm512_loadu_si512(w.cast()), x.cast::<__m512i>());
-        let low = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_loadu_si512(x), w);
-        let high = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_xor_si512(w, _mm512_set1_epi8(-128)), _mm512_loadu_si512(x.add(1)));
+        let w = _mm512_loadu_si512(w.cast());
+        let low = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_loadu_si512(x.cast()), w);
+        let high = _mm512_xor_si512(w, _mm512_set1_epi8(-128));
+        let high = _mm512_dpbusd_epi32(_mm512_setzero_si512(), high, _mm512_loadu_si512(x.add(BLOCK_Q8 / 2).cast()));
         let fours = _mm512_add_epi32(low, _mm512_slli_epi32::<8>(high));
         _mm512_add_epi64(sums, _mm512_mul_epi32(in_pairs(fours), multipliers))
     }
@@ -124,83 +200,106 @@ fn in_pairs(lanes: __m512i) -> __m512i {
     _mm512_add_epi32(lanes, _mm512_srli_epi64::<32>(lanes))
 }
 
-/// What the products of high bytes are too large by, taken from 0, in 64-bit lanes.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+/// What the products of high bytes are too large by in `groups` groups, taken from 0, in 64-bit lanes.
+///
+/// # Safety
+/// There are as many at both, and the machine has the instructions.
+#[inline(always)]
+unsafe fn added_by_128(m: *const u8, high_sums: *const i32, groups: usize) -> __m512i {
+    // SAFETY: no more elements are loaded than there are.
+    unsafe {
+        let mut products = _mm512_setzero_si512();
+        for first in (0..groups).step_by(16) {
+            let some = first_lanes(groups - first);
+            let m = _mm_maskz_loadu_epi8(some, m.add(first).cast());
+            // A sum fits 16 bits; a lane gets at most 128 groups of 255 * 4,096.
+            products = _mm512_dpwssd_epi32(products, _mm512_cvtepu8_epi32(m), _mm512_maskz_loadu_epi32(some, high_sums.add(first)));
+        }
+        _mm512_mul_epi32(in_pairs(products), _mm512_set1_epi64(-128 * 256))
+    }
+}
+
+/// A mask of the first `count` of 16 lanes, or of all.
 #[inline]
-fn added_by_128(multipliers: &[u8], high_sums: &[i32]) -> __m512i {
-    let mut products = _mm512_setzero_si512();
-    for (m, sums) in multipliers.chunks(16).zip(high_sums.chunks(16)) {
-        let some = first_lanes(m.len().min(sums.len()));
-        // SAFETY: no more elements are loaded than there are.
-        let (m, sums) = unsafe { (_mm_maskz_loadu_epi8(some, m.as_ptr().cast()), _mm512_maskz_loadu_epi32(some, sums.as_ptr())) };
-        // A sum fits 16 bits; a lane gets at most 128 groups of 255 * 4,096.
-        products = _mm512_dpwssd_epi32(products, _mm512_cvtepu8_epi32(m), sums);
-    }
-    _mm512_mul_epi32(in_pairs(products), _mm512_set1_epi64(-128 * 256))
-}
-
-/// A mask of the first `count` of 16 lanes.
 fn first_lanes(count: usize) -> u16 {
-    u16::MAX.checked_shr(16u32.saturating_sub(count as u32)).unwrap_or(0)
+    if count < 16 { (1 << count) - 1 } else { u16::MAX }
 }
 
-/// The sum over the groups of a q4 row of multiplier * (sum of the products with `x`), which [`split_q4`] has split, and of offset * sum of the codes.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) fn dot_q4(row: Row<'_>, x: &[i16], offsets: &[[u8; 2]], group_sums: &[i32]) -> i64 {
-    // Multiplier i into each of the four 32-bit lanes of group i.
-    let spread = |i: u8| _mm_set1_epi32(i32::from_le_bytes([i, 0x80, 0x80, 0x80]));
-    let low = _mm512_castsi256_si512(_mm256_set_m128i(spread(1), spread(0)));
-    let spread = _mm512_inserti64x4::<1>(low, _mm256_set_m128i(spread(3), spread(2)));
-    let nibble = _mm512_set1_epi8(15);
-    let (x_blocks, x) = x.as_chunks::<BLOCK_Q4>();
-    let (w_blocks, codes) = blocks::<{ BLOCK_Q4 / 2 }>(row.codes, x_blocks.len());
-    let (fours, multipliers) = blocks::<4>(row.multipliers, x_blocks.len());
-    let mut sums = dot_offsets(offsets, group_sums);
-    for ((w_blocks, x_blocks), fours) in w_blocks.chunks(SEGMENT_Q4).zip(x_blocks.chunks(SEGMENT_Q4)).zip(fours.chunks(SEGMENT_Q4)) {
-        let (mut lows, mut highs) = (_mm512_setzero_si512(), _mm512_setzero_si512());
-        for ((w, x), m) in w_blocks.iter().zip(x_blocks).zip(fours) {
-            let m = _mm512_shuffle_epi8(_mm512_set1_epi32(i32::from_le_bytes(*m)), spread);
-            // SAFETY: there are 64 bytes at `w` and 256 at `x`; what is fetched ahead may lie anywhere.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(w.as_ptr().wrapping_add(AHEAD).cast());
-                let (w, x) = (_mm512_loadu_si512(w.as_ptr().cast()), x.as_ptr().cast::<__m512i>());
-                let (even, odd) = (_mm512_and_si512(w, nibble), _mm512_and_si512(_mm512_srli_epi16::<4>(w), nibble));
-                let low = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_loadu_si512(x), even);
-                let low = _mm512_dpbusd_epi32(low, _mm512_loadu_si512(x.add(1)), odd);
-                let high = _mm512_dpbusd_epi32(_mm512_setzero_si512(), even, _mm512_loadu_si512(x.add(2)));
-                let high = _mm512_dpbusd_epi32(high, odd, _mm512_loadu_si512(x.add(3)));
-                // Eight products are at most 30,600: they are in the low halves of their lanes, and the multipliers' high halves are 0.
-                lows = _mm512_dpwssd_epi32(lows, low, m);
-                highs = _mm512_dpwssd_epi32(highs, high, m);
+/// The sums over the groups of `R` q4 rows from `first` on of multiplier * (sum of the products with `x`) and offset * (sum of the codes of `x`), spread over 64-bit lanes.
+///
+/// # Safety
+/// `w` has these rows, its columns are those of `x`, and the machine has the instructions.
+#[inline(always)]
+unsafe fn rows_q4<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) -> [__m512i; R] {
+    // SAFETY: as in `rows_q8`.
+    unsafe {
+        // Multiplier i into each of the four 32-bit lanes of group i.
+        let alone = |i: u8| _mm_set1_epi32(i32::from_le_bytes([i, 0x80, 0x80, 0x80]));
+        let low = _mm512_castsi256_si512(_mm256_set_m128i(alone(1), alone(0)));
+        let spread = _mm512_inserti64x4::<1>(low, _mm256_set_m128i(alone(3), alone(2)));
+        let nibble = _mm512_set1_epi8(15);
+        let (mut codes, mut m, mut x_at) = (w.codes_of(first), w.multipliers_of(first), x.codes.as_ptr());
+        let mut left = w.cols;
+        let mut sums = [_mm512_setzero_si512(); R];
+        for (r, sum) in sums.iter_mut().enumerate() {
+            *sum = dot_offsets(w.offsets_of(first + r), x.sums.as_ptr(), w.groups);
+        }
+        while left >= BLOCK_Q4 {
+            let (mut lows, mut highs) = ([_mm512_setzero_si512(); R], [_mm512_setzero_si512(); R]);
+            for _ in 0..(left / BLOCK_Q4).min(SEGMENT_Q4) {
+                let x = [0, 1, 2, 3].map(|i| _mm512_loadu_si512(x_at.add(i * BLOCK_Q4 / 4).cast()));
+                for r in 0..R {
+                    let at = codes.add(r * w.stride);
+                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(w.ahead).cast());
+                    let m = _mm512_set1_epi32(m.add(r * w.groups).cast::<i32>().read_unaligned());
+                    let m = _mm512_shuffle_epi8(m, spread);
+                    let w = _mm512_loadu_si512(at.cast());
+                    let (even, odd) = (_mm512_and_si512(w, nibble), _mm512_and_si512(_mm512_srli_epi16::<4>(w), nibble));
+                    let low = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), x[0], even), x[1], odd);
+                    let high = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), even, x[2]), odd, x[3]);
+                    // Eight products are at most 30,600: they are in the low halves of their lanes, and the multipliers' high halves are 0.
+                    lows[r] = _mm512_dpwssd_epi32(lows[r], low, m);
+                    highs[r] = _mm512_dpwssd_epi32(highs[r], high, m);
+                }
+                (codes, m, x_at) = (codes.add(BLOCK_Q4 / 2), m.add(4), x_at.add(BLOCK_Q4));
+                left -= BLOCK_Q4;
+            }
+            for r in 0..R {
+                sums[r] = add_bytes(sums[r], lows[r], highs[r]);
             }
         }
-        sums = add_bytes(sums, lows, highs);
-    }
-    let (x_blocks, x) = x.as_chunks::<GROUP>();
-    let (w_blocks, codes) = blocks::<{ GROUP / 2 }>(codes, x_blocks.len());
-    let mut multipliers = multipliers.iter().map(|m| i32::from(*m));
-    if !x_blocks.is_empty() {
-        let (mut lows, mut highs) = (_mm_setzero_si128(), _mm_setzero_si128());
-        for ((w, x), m) in w_blocks.iter().zip(x_blocks).zip(&mut multipliers) {
-            let m = _mm_set1_epi32(m);
-            // SAFETY: there are 16 bytes at `w` and 64 at `x`.
-            unsafe {
-                let (w, x) = (_mm_loadu_si128(w.as_ptr().cast()), x.as_ptr().cast::<__m128i>());
+        if left >= GROUP {
+            let (mut lows, mut highs) = ([_mm_setzero_si128(); R], [_mm_setzero_si128(); R]);
+            while left >= GROUP {
+                let x = [0, 1, 2, 3].map(|i| _mm_loadu_si128(x_at.add(i * GROUP / 4).cast()));
                 let nibble = _mm_set1_epi8(15);
-                let (even, odd) = (_mm_and_si128(w, nibble), _mm_and_si128(_mm_srli_epi16::<4>(w), nibble));
-                let low = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_loadu_si128(x), even);
-                let low = _mm_dpbusd_epi32(low, _mm_loadu_si128(x.add(1)), odd);
-                let high = _mm_dpbusd_epi32(_mm_setzero_si128(), even, _mm_loadu_si128(x.add(2)));
-                let high = _mm_dpbusd_epi32(high, odd, _mm_loadu_si128(x.add(3)));
-                lows = _mm_dpwssd_epi32(lows, low, m);
-                highs = _mm_dpwssd_epi32(highs, high, m);
+                for r in 0..R {
+                    let m = _mm_set1_epi32(i32::from(*m.add(r * w.groups)));
+                    let w = _mm_loadu_si128(codes.add(r * w.stride).cast());
+                    let (even, odd) = (_mm_and_si128(w, nibble), _mm_and_si128(_mm_srli_epi16::<4>(w), nibble));
+                    let low = _mm_dpbusd_epi32(_mm_dpbusd_epi32(_mm_setzero_si128(), x[0], even), x[1], odd);
+                    let high = _mm_dpbusd_epi32(_mm_dpbusd_epi32(_mm_setzero_si128(), even, x[2]), odd, x[3]);
+                    lows[r] = _mm_dpwssd_epi32(lows[r], low, m);
+                    highs[r] = _mm_dpwssd_epi32(highs[r], high, m);
+                }
+                (codes, m, x_at) = (codes.add(GROUP / 2), m.add(1), x_at.add(GROUP));
+                left -= GROUP;
+            }
+            for r in 0..R {
+                sums[r] = add_bytes(sums[r], _mm512_zextsi128_si512(lows[r]), _mm512_zextsi128_si512(highs[r]));
             }
         }
-        sums = add_bytes(sums, _mm512_zextsi128_si512(lows), _mm512_zextsi128_si512(highs));
+        // What fills no group of 32 is as it was.
+        if left > 0 {
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let code = |i: usize| i32::from(codes.add(r * w.stride + i / 2).read() >> (4 * (i % 2)) & 15);
+                let products = (0..left).map(|i| code(i) * i32::from(x_at.add(i).read()));
+                let rest = i64::from(products.sum::<i32>()) * i64::from(*m.add(r * w.groups));
+                *sum = _mm512_add_epi64(*sum, _mm512_zextsi128_si512(_mm_cvtsi64_si128(rest)));
+            }
+        }
+        sums
     }
-    let nibbles = codes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
-    let rest: i32 = nibbles.zip(x).map(|(w, x)| i32::from(w) * i32::from(*x)).sum();
-    _mm512_reduce_add_epi64(sums) + i64::from(rest) * i64::from(multipliers.next().unwrap_or(0))
 }
 
 /// Adds to 64-bit `sums` those of low bytes and 256 times those of high bytes.
@@ -212,16 +311,20 @@ fn add_bytes(sums: __m512i, lows: __m512i, highs: __m512i) -> __m512i {
 }
 
 /// The sum of the products of a q4 row's offsets and the sums of the codes of each group, in 64-bit lanes.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-#[inline]
-fn dot_offsets(offsets: &[[u8; 2]], group_sums: &[i32]) -> __m512i {
-    let mut products = _mm512_setzero_si512();
-    for (offsets, sums) in offsets.chunks(8).zip(group_sums.chunks(8)) {
-        let some = first_lanes(offsets.len().min(sums.len())) as u8;
-        // SAFETY: no more elements are loaded than there are.
-        let (offsets, sums) =
-            unsafe { (_mm_maskz_loadu_epi16(some, offsets.as_ptr().cast()), _mm256_maskz_loadu_epi32(some, sums.as_ptr())) };
-        products = _mm512_add_epi64(products, _mm512_mul_epi32(_mm512_cvtepi16_epi64(offsets), _mm512_cvtepi32_epi64(sums)));
+///
+/// # Safety
+/// There are `groups` at both, and the machine has the instructions.
+#[inline(always)]
+unsafe fn dot_offsets(offsets: *const u8, group_sums: *const i32, groups: usize) -> __m512i {
+    // SAFETY: no more elements are loaded than there are.
+    unsafe {
+        let mut products = _mm512_setzero_si512();
+        for first in (0..groups).step_by(8) {
+            let some = first_lanes(groups - first) as u8;
+            let offsets = _mm512_cvtepi16_epi64(_mm_maskz_loadu_epi16(some, offsets.add(2 * first).cast()));
+            let sums = _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(some, group_sums.add(first)));
+            products = _mm512_add_epi64(products, _mm512_mul_epi32(offsets, sums));
+        }
+        products
     }
-    products
 }

@@ -1,0 +1,85 @@
+//! The planes of a q8 or q4 matrix as the kernels walk them: compared once with what they must hold, then read by addresses.
+
+use crate::format::{Quantised, TensorView};
+use crate::ops::integer::Integers;
+
+/// Rows of a matrix, of which every plane is as long as they need.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    planes: Quantised<'a>,
+    /// Elements of a row.
+    pub(super) cols: usize,
+    /// Bytes from one row of codes to the next.
+    pub(super) stride: usize,
+    /// Groups in a row.
+    pub(super) groups: usize,
+    /// Elements that share a multiplier.
+    pub(super) group_len: usize,
+    /// How far ahead of what is multiplied codes are fetched, in bytes.
+    pub(super) ahead: usize,
+}
+
+/// Rows that are multiplied together.
+pub(super) const TOGETHER: usize = 4;
+/// How far ahead the codes of long rows are fetched, in bytes.
+const AHEAD: usize = 1024;
+/// Of shorter rows, all together up to so many bytes, the next ones are fetched.
+const NEAR: usize = 8192;
+
+impl<'a> Rows<'a> {
+    /// The first `count` rows of `w`, of which each byte holds `per_byte` codes; `None` where a plane, or what there is of `x`, is too short for them.
+    pub(super) fn new(w: &TensorView<'a>, count: usize, x: &Integers<'_>, per_byte: usize) -> Option<Self> {
+        let planes = w.quantised();
+        let Quantised { codes, row_stride, groups, group_len, scales, multipliers, offsets } = planes;
+        let cols = w.cols();
+        let hold = |len: usize, a_row: usize| a_row.checked_mul(count).is_some_and(|needed| needed <= len);
+        let groups_fit = (multipliers.is_empty() && groups == 1 || hold(multipliers.len(), groups))
+            && (offsets.is_empty() || hold(offsets.len(), 2 * groups));
+        let x_fits = x.codes.len() >= cols && x.sums.len() >= cols.div_ceil(group_len.max(1)) && group_len > 0;
+        let fit = hold(codes.len(), row_stride) && row_stride >= cols.div_ceil(per_byte) && hold(scales.len(), 4) && groups_fit && x_fits;
+        let near = TOGETHER.saturating_mul(row_stride);
+        let ahead = if near <= NEAR { near } else { AHEAD };
+        fit.then_some(Self { planes, cols, stride: row_stride, groups, group_len, ahead })
+    }
+
+    /// Where the codes of a row are.
+    #[inline]
+    pub(super) fn codes_of(&self, row: usize) -> *const u8 {
+        self.planes.codes.as_ptr().wrapping_add(row.wrapping_mul(self.stride))
+    }
+
+    /// Where its multipliers are, one a group.
+    #[inline]
+    pub(super) fn multipliers_of(&self, row: usize) -> *const u8 {
+        self.planes.multipliers.as_ptr().wrapping_add(row.wrapping_mul(self.groups))
+    }
+
+    /// The codes of a row and what pads them.
+    pub(super) fn codes_slice(&self, row: usize) -> &'a [u8] {
+        self.planes.codes.chunks(self.stride.max(1)).nth(row).unwrap_or(&[])
+    }
+
+    /// The multipliers of a row.
+    pub(super) fn multipliers_slice(&self, row: usize) -> &'a [u8] {
+        self.planes.multipliers.chunks(self.groups.max(1)).nth(row).unwrap_or(&[])
+    }
+
+    /// Whether there are multipliers.
+    #[inline]
+    pub(super) fn has_multipliers(&self) -> bool {
+        !self.planes.multipliers.is_empty()
+    }
+
+    /// Where its offsets are, of 16 bits, one a group.
+    #[inline]
+    pub(super) fn offsets_of(&self, row: usize) -> *const u8 {
+        self.planes.offsets.as_ptr().wrapping_add(row.wrapping_mul(2).wrapping_mul(self.groups))
+    }
+
+    /// The scales of four rows; 0 past the last.
+    #[inline]
+    pub(super) fn scales_from(&self, row: usize) -> [f32; 4] {
+        let mut scales = self.planes.scales.get(4 * row..).unwrap_or(&[]).as_chunks::<4>().0.iter();
+        [0; 4].map(|_| scales.next().map_or(0.0, |scale| f32::from_le_bytes(*scale)))
+    }
+}
