@@ -23,6 +23,8 @@ pub use dmexp_format as format;
 #[path = "macro_support.rs"]
 pub mod __macro;
 mod arena;
+#[cfg(not(target_os = "none"))]
+pub mod executor;
 #[cfg(any(feature = "llama", feature = "dormouse"))]
 mod model;
 pub mod models;

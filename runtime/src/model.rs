@@ -130,6 +130,14 @@ impl<'a> Model<'a> {
         Self { network: Network::Dormouse(network), ..self }
     }
 
+    /// The same model with sessions whose work the threads of `executor` share, if it is a Llama.
+    #[cfg(not(target_os = "none"))]
+    #[must_use]
+    pub fn with_executor(mut self, executor: &'a dyn crate::executor::Executor) -> Self {
+        self.network.set_crew(crate::ops::crew::Crew::new(executor));
+        self
+    }
+
     /// The same model with its layout, which is that of [`LlamaLayout::new`] for its context and its keys and values: what `include_model!` writes.
     #[cfg(feature = "llama")]
     #[doc(hidden)]

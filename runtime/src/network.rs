@@ -65,6 +65,19 @@ impl<'a> Network<'a> {
         }
     }
 
+    /// Lets `crew` share the work, if it is a Llama.
+    #[cfg(not(target_os = "none"))]
+    pub(crate) fn set_crew(&mut self, crew: crate::ops::crew::Crew<'a>) {
+        match self {
+            #[cfg(feature = "llama")]
+            Self::Llama(network) => network.crew = crew,
+            #[cfg(feature = "dormouse")]
+            Self::Dormouse(_) => {
+                let _ = crew;
+            }
+        }
+    }
+
     /// Layers, or iterations of a dormouse model's loop: each is a part of feeding a token.
     pub const fn n_layers(&self) -> u32 {
         match self {

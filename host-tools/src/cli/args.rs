@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, Outcome, request};
 use dmexp::sampler::Settings;
+use dmexp::simd::Level;
 use dmexp_format::{DType, KvDType};
 use dmexp_tools::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -74,6 +75,23 @@ pub(crate) fn from_one(text: &str) -> Result<u32, String> {
         Ok(number) => Ok(number),
     }
 }
+
+/// `--simd`.
+pub(crate) fn level(text: &str) -> Result<Level, String> {
+    let found = Level::ALL.into_iter().find(|level| level.name() == text);
+    found.ok_or_else(|| format!("one of {}", Level::ALL.map(Level::name).join(", ")))
+}
+
+/// `--threads`.
+pub(crate) fn threads(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(threads @ 1..=MOST_THREADS) => Ok(threads),
+        _ => Err(format!("a whole number from 1 to {MOST_THREADS}")),
+    }
+}
+
+/// More than any machine has cores that one model keeps busy.
+const MOST_THREADS: u32 = 1024;
 
 /// Token ids, with commas or white space between them.
 pub(crate) fn tokens(text: &str) -> Outcome<Vec<u32>> {

@@ -5,6 +5,7 @@ use super::dormouse_run::DormouseRunArgs;
 use super::failure::{Outcome, request};
 use super::logits::Convention;
 use clap::Args;
+use dmexp::simd::Level;
 use dmexp::tokenizer::Tokenizer;
 use dmexp_format::KvDType;
 use dmexp_format::arch::Architecture;
@@ -12,7 +13,7 @@ use dmexp_format::file::ModelFile;
 use dmexp_format::layout::Decoding;
 use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
 use dmexp_tools::checkpoint::{Kind, TokenizerSource, beside, recognise_path, tokenizer_file};
-use dmexp_tools::decode::{Cpu, CpuOptions, DormouseOptions, Loaded, TokenizerArrays};
+use dmexp_tools::decode::{Cpu, CpuOptions, DormouseOptions, Loaded, TokenizerArrays, physical_cores};
 use dmexp_tools::error::{Error, Result};
 use dmexp_tools::text;
 use std::ffi::{OsStr, OsString};
@@ -33,6 +34,12 @@ pub(crate) struct ModelArgs {
     /// How keys and values are kept: f32, f16 in half the memory, or q8 in a little more than a quarter
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = args::kv)]
     pub(crate) kv: KvDType,
+    /// How many threads share the work [default: one a core; the results do not depend on it]
+    #[arg(long, value_name = "N", value_parser = args::threads, allow_negative_numbers = true)]
+    pub(crate) threads: Option<u32>,
+    /// The vector instructions to use, for comparisons: baseline, avx2, avx512 or vnni [default: the best that the machine has; the results do not depend on it]
+    #[arg(long, value_name = "LEVEL", value_parser = args::level)]
+    pub(crate) simd: Option<Level>,
     #[command(flatten)]
     pub(crate) dormouse: DormouseRunArgs,
 }
@@ -68,7 +75,13 @@ impl ModelArgs {
 
     fn cpu_with<'o>(&self, opened: &'o Opened, dormouse: DormouseOptions) -> Outcome<Cpu<'o>> {
         let tokenizer = opened.arrays.as_ref().map(TokenizerArrays::tokenizer).transpose()?;
-        Ok(Cpu::with_dormouse(&opened.loaded, &CpuOptions { context: self.context, kv: self.kv, tokenizer }, &dormouse)?)
+        if let Some(level) = self.simd {
+            let advice = |best: Level| format!("the most it has is {}", best.name());
+            level.choose().map_err(|best| request(format!("this machine has no {}", level.name()), advice(best)))?;
+        }
+        let threads = self.threads.map_or_else(physical_cores, |threads| threads as usize);
+        let options = CpuOptions { context: self.context, kv: self.kv, tokenizer };
+        Ok(Cpu::with_dormouse(&opened.loaded, &options, &dormouse, threads)?)
     }
 }
 

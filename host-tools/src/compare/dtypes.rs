@@ -3,7 +3,7 @@
 use super::divergence::{Divergence, Meter, best};
 use super::windows::windows;
 use crate::checkpoint::{Checkpoint, Config};
-use crate::decode::{Cpu, CpuOptions, Decoder, DormouseOptions, Loaded, window_logits};
+use crate::decode::{Cpu, CpuOptions, Decoder, DormouseOptions, Loaded, physical_cores, window_logits};
 use crate::error::{Class, Error, Result};
 use crate::export::{self, Format, Options};
 use crate::text;
@@ -214,7 +214,7 @@ fn candidate(checkpoint: &Checkpoint, dtype: DType, canonical: bool, folder: &Pa
 /// Keys and values in f32: what is compared are the weights.
 fn cpu(loaded: &Loaded, full: bool) -> Result<Cpu<'_>> {
     let dormouse = DormouseOptions { decoding: full.then_some(Decoding::Full), ..DormouseOptions::default() };
-    Cpu::with_dormouse(loaded, &CpuOptions { kv: KvDType::F32, ..CpuOptions::default() }, &dormouse)
+    Cpu::with_dormouse(loaded, &CpuOptions { kv: KvDType::F32, ..CpuOptions::default() }, &dormouse, physical_cores())
 }
 
 /// The windows as tokens, as many as the context holds.

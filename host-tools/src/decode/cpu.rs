@@ -1,6 +1,6 @@
 //! The runtime on this machine's processor: a model and the memory of one session.
 
-use super::Loaded;
+use super::{Loaded, Pool};
 use crate::error::{Class, Error, Result};
 use dmexp::models::dormouse::Factors;
 use dmexp::tokenizer::Tokenizer;
@@ -45,14 +45,22 @@ impl<'a> Cpu<'a> {
     /// Those of [`Loaded::model`]; [`Class::Request`] for a context of 0 or more than the model allows, or more memory than there is (says how much);
     /// [`Class::Mismatch`] for a tokenizer that has not as many pieces as the model has tokens.
     pub fn new(loaded: &'a Loaded, options: &CpuOptions<'a>) -> Result<Self> {
-        Self::with_dormouse(loaded, options, &DormouseOptions::default())
+        Self::with_dormouse(loaded, options, &DormouseOptions::default(), 1)
+    }
+
+    /// The same, with `threads` threads that share the work: [`super::physical_cores`] is as many as pays. The results do not depend on it.
+    ///
+    /// # Errors
+    /// Those of [`Cpu::new`].
+    pub fn on_threads(loaded: &'a Loaded, options: &CpuOptions<'a>, threads: usize) -> Result<Self> {
+        Self::with_dormouse(loaded, options, &DormouseOptions::default(), threads)
     }
 
     /// The same, with what only models of dormouse take.
     ///
     /// # Errors
     /// Those of [`Cpu::new`]; [`Class::Request`] where the model is another, or cannot be run in this way.
-    pub fn with_dormouse(loaded: &'a Loaded, options: &CpuOptions<'a>, dormouse: &DormouseOptions) -> Result<Self> {
+    pub fn with_dormouse(loaded: &'a Loaded, options: &CpuOptions<'a>, dormouse: &DormouseOptions, threads: usize) -> Result<Self> {
         let mut model = dormouse.apply(loaded, &loaded.model()?)?;
         // Those of a model of dormouse are always kept as they are.
         if model.network().dormouse().is_none() {
@@ -60,6 +68,9 @@ impl<'a> Cpu<'a> {
         }
         if let Some(context) = options.context {
             model = model.with_context(context);
+        }
+        if threads > 1 {
+            model = model.with_executor(Pool::of(threads));
         }
         if let Some(tokenizer) = options.tokenizer {
             let (pieces, vocab_size) = (tokenizer.facts().n_pieces, model.network().vocab_size());

@@ -7,6 +7,7 @@ mod cpu;
 mod explain;
 pub mod golden;
 mod loaded;
+pub mod pool;
 mod tokenizer;
 pub mod verify;
 
@@ -16,6 +17,7 @@ mod tests;
 pub use cpu::{Cpu, CpuOptions, DormouseOptions};
 pub use golden::golden_check;
 pub use loaded::Loaded;
+pub use pool::{Pool, physical_cores};
 pub use tokenizer::TokenizerArrays;
 pub use verify::{Check, Outcome, VerifyReport, verify_all};
 

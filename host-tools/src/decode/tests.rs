@@ -1,6 +1,7 @@
 //! Tests of loading, running and verifying; exports of random checkpoints serve as files.
 
 mod copies;
+mod levels;
 mod memory;
 
 use super::*;

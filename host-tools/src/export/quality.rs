@@ -4,7 +4,7 @@ use super::run::Watch;
 use super::{Format, Options, Phase, Progress};
 use crate::checkpoint::Checkpoint;
 use crate::compare::{Divergence, Meter, windows};
-use crate::decode::{Cpu, CpuOptions, Decoder, Loaded};
+use crate::decode::{Cpu, CpuOptions, Decoder, Loaded, physical_cores};
 use crate::error::{Class, Error, Result};
 use dmexp::Sampler;
 use dmexp::tokenizer::Tokenizer;
@@ -108,7 +108,7 @@ pub(super) fn measure(
 }
 
 fn rows(loaded: &Loaded, options: &CpuOptions<'_>, tokens: &[u32], each: &mut dyn FnMut(u32, &[f32]) -> Result<()>) -> Result<()> {
-    let mut cpu = Cpu::new(loaded, options)?;
+    let mut cpu = Cpu::on_threads(loaded, options, physical_cores())?;
     let mut session = cpu.session(Sampler::greedy())?;
     Decoder::logits(&mut session, tokens, each)
 }

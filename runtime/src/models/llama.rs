@@ -20,9 +20,10 @@ use crate::format::{ConfigKey, Error, KvDType, Rule, TensorView};
 use crate::ops::activation::Activation;
 use crate::ops::attention::{Heads, attention};
 use crate::ops::check::all_finite;
+use crate::ops::crew::Crew;
 use crate::ops::ffn::{add, gate};
 use crate::ops::kv::{KvCache, is_built};
-use crate::ops::matvec::{add_vector, matvec, widen_row};
+use crate::ops::matvec::{add_vector, widen_row};
 use crate::ops::norm::rmsnorm;
 use crate::ops::rope::{rotate, rotation};
 
@@ -34,6 +35,8 @@ pub struct Llama<'a> {
     /// Those that lie elsewhere too, and are read there.
     #[cfg(feature = "files")]
     copies: Copies<'a>,
+    /// The threads that share the work.
+    pub(crate) crew: Crew<'a>,
 }
 
 /// Where tensor `n` of the file's order is.
@@ -95,7 +98,7 @@ impl<'a> Llama<'a> {
             #[cfg(not(feature = "toml"))]
             None => Weights::Table(&[]),
         };
-        Ok(Self { config, weights, copies: Copies::NONE })
+        Ok(Self { config, weights, copies: Copies::NONE, crew: Crew::NONE })
     }
 
     /// As [`Model::ram_len`](crate::Model::ram_len).
@@ -127,6 +130,7 @@ impl<'a> Llama<'a> {
             weights: Weights::Table(table),
             #[cfg(feature = "files")]
             copies: Copies::NONE,
+            crew: Crew::NONE,
         }
     }
 
@@ -361,7 +365,7 @@ impl Llama<'_> {
     /// `out` = this matrix times `x`.
     #[inline(never)]
     fn project(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &mut Activation<'_>) {
-        matvec(out, self.tensor(kind, layer, &mut None), x, None);
+        self.crew.matvec(out, self.tensor(kind, layer, &mut None), x);
     }
 
     /// `out` = `x` normed with this gain.

@@ -127,25 +127,35 @@ impl Packed for Nibbles {
 /// `out[r] = f32(S) * (row_scale[r] * scale)`, S the sum over the groups of multiplier * (sum of the products) and for q4 offset * (sum of the activation's codes); zeros for other types and
 /// for too few activations.
 #[cfg_attr(not(any(feature = "q8", feature = "q4")), allow(unused_variables, reason = "a build without integer matrices"))]
+#[cfg(any(test, not(x86_64_host)))]
+#[inline]
 pub(crate) fn matvec(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
+    matvec_from(out, w, 0, x);
+}
+
+/// The same for the rows from `first` on.
+#[cfg_attr(not(any(feature = "q8", feature = "q4")), allow(unused_variables, reason = "a build without integer matrices"))]
+pub(crate) fn matvec_from(out: &mut [f32], w: &TensorView<'_>, first: usize, x: Integers<'_>) {
     match w.dtype() {
         #[cfg(feature = "q8")]
-        DType::Q8 => rows::<Bytes>(out, w, x),
+        DType::Q8 => rows::<Bytes>(out, w, first, x),
         #[cfg(feature = "q4")]
-        DType::Q4 => rows::<Nibbles>(out, w, x),
+        DType::Q4 => rows::<Nibbles>(out, w, first, x),
         _ => out.fill(0.0),
     }
 }
 
 #[cfg(any(feature = "q8", feature = "q4"))]
-fn rows<P: Packed>(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
+fn rows<P: Packed>(out: &mut [f32], w: &TensorView<'_>, first_row: usize, x: Integers<'_>) {
     let Quantised { codes, row_stride, group_len, groups, scales, multipliers, offsets } = w.quantised();
     let Some(x_codes) = x.codes.get(..w.cols()).filter(|x| !x.is_empty() && row_stride > 0) else {
         out.fill(0.0);
         return;
     };
     let offsets = offsets.as_chunks::<2>().0;
-    let mut first = 0usize;
+    let (codes, scales) =
+        (codes.get(first_row.wrapping_mul(row_stride)..).unwrap_or(&[]), scales.get(first_row.wrapping_mul(4)..).unwrap_or(&[]));
+    let mut first = first_row.wrapping_mul(groups);
     for ((y, row), scale) in out.iter_mut().zip(parts(codes, row_stride)).zip(scales.as_chunks::<4>().0) {
         let multipliers = multipliers.get(first..).unwrap_or(&[]);
         // A row that is one group has no multiplier: it is 1.

@@ -4,6 +4,8 @@ use super::activation::Activation;
 use super::{chip, integer};
 #[cfg(any(feature = "q8", feature = "q4", feature = "t2"))]
 use crate::format::DType;
+#[cfg(any(test, all(feature = "llama", not(target_os = "none"))))]
+use crate::format::Dims;
 use crate::format::TensorView;
 
 /// `out[r] = dot8(row r of w, x)` for floats, the exact integer sum times the scales for q8 and q4, the scale times `dot8` for t2; then `+ bias[r]` if there is a bias.
@@ -25,6 +27,54 @@ pub fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &mut Activation<'_>, bias:
     }
     if let Some(bias) = bias {
         add_vector(out, bias);
+    }
+}
+
+/// A matrix and a vector of which any rows can be multiplied, by several threads at a time.
+#[cfg(all(feature = "llama", not(target_os = "none")))]
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'r> {
+    w: &'r TensorView<'r>,
+    x: &'r [f32],
+    #[cfg(any(feature = "q8", feature = "q4"))]
+    integers: Option<integer::Integers<'r>>,
+}
+
+#[cfg(all(feature = "llama", not(target_os = "none")))]
+impl<'r> Rows<'r> {
+    /// `count` rows of `w`; `None` for a matrix that is not multiplied in parts, and where [`matvec`] gives zeros.
+    pub(crate) fn new(w: &'r TensorView<'r>, count: usize, x: &'r mut Activation<'_>) -> Option<Self> {
+        if w.cols() != x.floats().len() || w.rows() < count || !integer::is_only(w.dtype()) {
+            return None;
+        }
+        let floats = x.floats();
+        match integer::only(w.dtype()) {
+            #[cfg(any(feature = "q8", feature = "q4"))]
+            DType::Q8 | DType::Q4 => Some(Self { w, x: floats, integers: Some(x.integers(w)) }),
+            #[cfg(feature = "t2")]
+            DType::T2 => None,
+            _ => Some(Self {
+                w,
+                x: floats,
+                #[cfg(any(feature = "q8", feature = "q4"))]
+                integers: None,
+            }),
+        }
+    }
+
+    /// `out` = the rows from `first` on times the vector.
+    pub(crate) fn multiply(&self, out: &mut [f32], first: usize) {
+        #[cfg(any(feature = "q8", feature = "q4"))]
+        if let Some(x) = self.integers {
+            return chip::matvec_integer_from(out, self.w, first, x);
+        }
+        let row = self.w.bytes().len().checked_div(self.w.rows()).unwrap_or(0);
+        let bytes = self.w.bytes().get(first.saturating_mul(row)..).and_then(|rest| rest.get(..out.len().saturating_mul(row)));
+        let dims = Dims::matrix(out.len() as u32, self.w.cols() as u32);
+        match bytes.and_then(|bytes| TensorView::new(0, self.w.dtype(), dims, bytes).ok()) {
+            Some(rows) => chip::matvec(out, &rows, self.x),
+            None => out.fill(0.0),
+        }
     }
 }
 
@@ -55,7 +105,6 @@ pub fn add_vector(out: &mut [f32], vector: &TensorView<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Dims;
     use crate::format::layout::activation_words;
     use crate::ops::convert::narrow_f16;
     use crate::ops::sum::dot8;

@@ -15,6 +15,7 @@ pub(crate) mod chip;
 #[cfg(any(feature = "dormouse", test))]
 pub mod columns;
 pub mod convert;
+pub mod crew;
 #[cfg(feature = "sequential")]
 pub mod elementwise;
 pub mod ffn;

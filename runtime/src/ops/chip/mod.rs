@@ -28,6 +28,9 @@ mod cortex_m4f;
 #[cfg(all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))]
 pub(crate) use cortex_m4f::*;
 
+#[cfg(not(target_os = "none"))]
+pub(crate) mod gate;
+
 // The build script sets `dsp`.
 #[cfg(all(dsp, any(feature = "q8", feature = "q4")))]
 mod cortex_m_dsp;

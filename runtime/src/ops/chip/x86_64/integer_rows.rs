@@ -27,9 +27,17 @@ const AHEAD: usize = 1024;
 const NEAR: usize = 8192;
 
 impl<'a> Rows<'a> {
-    /// The first `count` rows of `w`, of which each byte holds `per_byte` codes; `None` where a plane, or what there is of `x`, is too short for them.
-    pub(super) fn new(w: &TensorView<'a>, count: usize, x: &Integers<'_>, per_byte: usize) -> Option<Self> {
-        let planes = w.quantised();
+    /// `count` rows of `w` from `first` on, of which each byte holds `per_byte` codes; `None` where a plane, or what there is of `x`, is too short for them.
+    pub(super) fn new(w: &TensorView<'a>, (first, count): (usize, usize), x: &Integers<'_>, per_byte: usize) -> Option<Self> {
+        let whole = w.quantised();
+        let after = |plane: &'a [u8], a_row: usize| plane.get(first.saturating_mul(a_row)..).unwrap_or(&[]);
+        let planes = Quantised {
+            codes: after(whole.codes, whole.row_stride),
+            scales: after(whole.scales, 4),
+            multipliers: after(whole.multipliers, whole.groups),
+            offsets: after(whole.offsets, whole.groups.saturating_mul(2)),
+            ..whole
+        };
         let Quantised { codes, row_stride, groups, group_len, scales, multipliers, offsets } = planes;
         let cols = w.cols();
         let hold = |len: usize, a_row: usize| a_row.checked_mul(count).is_some_and(|needed| needed <= len);

@@ -115,11 +115,17 @@ pub(crate) fn group_sums(sums: &mut [i32], codes: &mut [i16], group: usize, form
 /// As [`integer::matvec`], for codes in the form that [`form`] named.
 #[cfg(any(feature = "q8", feature = "q4"))]
 pub(crate) fn matvec_integer(out: &mut [f32], w: &TensorView<'_>, x: Integers<'_>) {
+    matvec_integer_from(out, w, 0, x);
+}
+
+/// The same for the rows from `first` on.
+#[cfg(any(feature = "q8", feature = "q4"))]
+pub(crate) fn matvec_integer_from(out: &mut [f32], w: &TensorView<'_>, first: usize, x: Integers<'_>) {
     if x.form == Form::Plain && (Level::current() < Level::Avx2 || w.dtype() != DType::Q8) {
-        return integer::matvec(out, w, x);
+        return integer::matvec_from(out, w, first, x);
     }
     let per_byte = if w.dtype() == DType::Q4 { 2 } else { 1 };
-    let Some(rows) = Rows::new(w, out.len(), &x, per_byte).filter(|rows| rows.cols > 0) else { return out.fill(0.0) };
+    let Some(rows) = Rows::new(w, (first, out.len()), &x, per_byte).filter(|rows| rows.cols > 0) else { return out.fill(0.0) };
     // SAFETY: Level::current says that there is AVX2, or said that there is what the form is for when it was named.
     unsafe {
         match x.form {

@@ -1,0 +1,244 @@
+//! What threads need to work together on memory of the caller's: the only part of it that the compiler cannot check.
+#![cfg_attr(not(feature = "llama"), allow(dead_code, reason = "other networks work on one thread"))]
+
+use crate::executor::Executor;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// A place where one thread offers work and others come to take part in it.
+///
+/// The work may borrow from the stack of the thread that offers it: [`Gate::run`] returns only when everyone who took part is done.
+#[derive(Debug, Default)]
+pub struct Gate {
+    /// [`OPEN`], and how many threads are inside.
+    state: AtomicUsize,
+    work: UnsafeCell<Option<Work>>,
+}
+
+/// Set while work is offered.
+const OPEN: usize = 1 << (usize::BITS - 1);
+/// Set while a thread offers work or gets ready to.
+const TAKEN: usize = OPEN >> 1;
+
+/// What is offered, without its lifetime.
+#[derive(Clone, Copy)]
+struct Work(*const (dyn Fn() + Sync + 'static));
+
+impl core::fmt::Debug for Work {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Work")
+    }
+}
+
+// SAFETY: `work` is written by the thread that has set TAKEN, while the gate is closed and nobody is inside; it is read by those that went in while it was open. What it points to is Sync, so it may be
+// called from any thread.
+unsafe impl Sync for Gate {}
+// SAFETY: nothing in it belongs to a thread, and while `run` borrows it, it stays where it is.
+unsafe impl Send for Gate {}
+
+/// Closes the gate and waits for those inside, also when the work panics.
+struct Closing<'g, W: FnMut()> {
+    gate: &'g Gate,
+    wait: W,
+}
+
+impl<W: FnMut()> Drop for Closing<'_, W> {
+    fn drop(&mut self) {
+        self.gate.state.fetch_and(!OPEN, Ordering::AcqRel);
+        while self.gate.is_busy() {
+            (self.wait)();
+        }
+        self.gate.state.fetch_and(!TAKEN, Ordering::Release);
+    }
+}
+
+/// Leaves the gate, also when the work panics.
+struct Leaving<'g>(&'g Gate);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.state.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Gate {
+    /// A gate without work.
+    pub const fn new() -> Self {
+        Self { state: AtomicUsize::new(0), work: UnsafeCell::new(None) }
+    }
+
+    /// Offers `work`, calls `wake`, then `work` itself; then no more threads come in, and as long as others are inside `wait` is called. Where another thread offers something already, `work` is only
+    /// called.
+    pub fn run(&self, work: &(dyn Fn() + Sync), wake: impl FnOnce(), wait: impl FnMut()) {
+        if self.state.compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return work();
+        }
+        #[expect(clippy::transmute_ptr_to_ptr, reason = "says that a lifetime is lost, where a cast says nothing")]
+        // SAFETY: only the lifetime changes. `Closing` keeps this function from returning, and from unwinding, before the gate is closed and everybody has left, and the pointer is used by those inside
+        // alone.
+        let erased = unsafe { core::mem::transmute::<*const (dyn Fn() + Sync + '_), *const (dyn Fn() + Sync + 'static)>(work) };
+        // SAFETY: this thread has set TAKEN, the gate is closed and nobody is inside: the state was 0.
+        unsafe { *self.work.get() = Some(Work(erased)) };
+        let closing = Closing { gate: self, wait };
+        self.state.fetch_or(OPEN, Ordering::AcqRel);
+        wake();
+        work();
+        drop(closing);
+    }
+
+    /// Takes part in the work, if there is any; returns whether there was.
+    pub fn enter(&self) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            if state & OPEN == 0 {
+                return false;
+            }
+            match self.state.compare_exchange_weak(state, state + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
+        }
+        let leaving = Leaving(self);
+        // SAFETY: the gate was open when this thread went in, so `work` was written before, and it is not written again before this thread has left.
+        if let Some(Work(work)) = unsafe { *self.work.get() } {
+            // SAFETY: the thread that offers it waits until this one has left.
+            unsafe { (*work)() };
+        }
+        drop(leaving);
+        true
+    }
+
+    /// Whether threads other than the one that offers work are inside.
+    pub fn is_busy(&self) -> bool {
+        self.state.load(Ordering::Acquire) & !(OPEN | TAKEN) != 0
+    }
+}
+
+/// Memory of which each thread writes the pieces that it took.
+struct Pieces(*mut f32);
+
+// SAFETY: each piece is given out once, so no element is reached from two threads.
+unsafe impl Sync for Pieces {}
+
+/// Calls `part` with every piece of `out` and the number of its first element: `piece` elements each, the last one may have fewer.
+pub(crate) fn share(executor: &dyn Executor, out: &mut [f32], piece: usize, part: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+    let (len, piece) = (out.len(), piece.max(1));
+    let pieces = Pieces(out.as_mut_ptr());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let pieces = &pieces;
+        loop {
+            let first = next.fetch_add(1, Ordering::Relaxed).saturating_mul(piece);
+            if first >= len {
+                return;
+            }
+            // SAFETY: the piece lies within `out`, which nobody else has while this function runs; every number is given out once, and pieces with different numbers do not overlap.
+            let out = unsafe { core::slice::from_raw_parts_mut(pieces.0.add(first), piece.min(len - first)) };
+            part(first, out);
+        }
+    };
+    executor.run(&work);
+    // An executor that has not called it has left everything to do.
+    work();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gate, share};
+    use crate::executor::Executor;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    /// Threads that look at a gate until they are told to stop.
+    struct Threads<'g>(&'g Gate, usize);
+
+    impl Executor for Threads<'_> {
+        fn run(&self, work: &(dyn Fn() + Sync)) {
+            self.0.run(work, || {}, std::hint::spin_loop);
+        }
+
+        fn threads(&self) -> usize {
+            self.1
+        }
+    }
+
+    fn with_threads(count: usize, check: impl FnOnce(&Threads<'_>)) {
+        let (gate, stop) = (Gate::new(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 1..count {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Acquire) {
+                        if !gate.enter() {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+            check(&Threads(&gate, count));
+            stop.store(true, Ordering::Release);
+        });
+    }
+
+    #[test]
+    fn every_piece_is_done_once() {
+        with_threads(3, |threads| {
+            for len in [0usize, 1, 7, 100, 1001] {
+                for piece in [0, 1, 3, 64, 2000] {
+                    let mut out = vec![0.0; len];
+                    share(threads, &mut out, piece, &|first, out| {
+                        for (i, y) in out.iter_mut().enumerate() {
+                            *y += (first + i) as f32 + 1.0;
+                        }
+                    });
+                    assert!(out.iter().enumerate().all(|(i, y)| *y == i as f32 + 1.0), "{len} in pieces of {piece}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn work_that_panics_is_waited_for() {
+        with_threads(2, |threads| {
+            let inside = AtomicUsize::new(0);
+            let main = std::thread::current().id();
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                threads.run(&|| {
+                    inside.fetch_add(1, Ordering::AcqRel);
+                    if std::thread::current().id() == main {
+                        while inside.load(Ordering::Acquire) < 2 {
+                            std::thread::yield_now();
+                        }
+                        inside.fetch_sub(1, Ordering::AcqRel);
+                        panic!("on purpose");
+                    }
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    inside.fetch_sub(1, Ordering::AcqRel);
+                });
+            }));
+            assert!(result.is_err());
+            assert_eq!(inside.load(Ordering::Acquire), 0, "another thread still reads what has been unwound");
+        });
+    }
+
+    #[test]
+    fn an_executor_that_does_nothing_leaves_nothing_undone() {
+        struct Idle;
+        impl Executor for Idle {
+            fn run(&self, _: &(dyn Fn() + Sync)) {}
+            fn threads(&self) -> usize {
+                2
+            }
+        }
+        let mut out = [0.0; 10];
+        share(&Idle, &mut out, 3, &|_, out| out.fill(1.0));
+        assert_eq!(out, [1.0; 10]);
+    }
+
+    #[test]
+    fn work_within_work_is_done() {
+        with_threads(2, |threads| {
+            let mut out = [0.0; 8];
+            share(threads, &mut out, 1, &|_, out| share(threads, out, 1, &|_, out| out.fill(2.0)));
+            assert_eq!(out, [2.0; 8]);
+        });
+    }
+}
