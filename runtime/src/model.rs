@@ -34,6 +34,9 @@ pub struct Model<'a> {
     layout: Layout,
     #[cfg(feature = "dormouse")]
     decoding: Decoding,
+    /// Positions that are fed at once.
+    #[cfg(not(target_os = "none"))]
+    block: u32,
 }
 
 /// The parts of a session's memory, of a Llama.
@@ -87,6 +90,8 @@ impl<'a> Model<'a> {
             layout: Layout::UNKNOWN,
             #[cfg(feature = "dormouse")]
             decoding: Decoding::Exact,
+            #[cfg(not(target_os = "none"))]
+            block: 0,
         }
     }
 
@@ -107,6 +112,8 @@ impl<'a> Model<'a> {
             #[cfg(feature = "llama")]
             layout: Layout::UNKNOWN,
             decoding: Decoding::Exact,
+            #[cfg(not(target_os = "none"))]
+            block: 0,
         }
     }
 
@@ -136,6 +143,37 @@ impl<'a> Model<'a> {
     pub fn with_executor(mut self, executor: &'a dyn crate::executor::Executor) -> Self {
         self.network.set_crew(crate::ops::crew::Crew::new(executor));
         self
+    }
+
+    /// The same model with sessions that feed up to `positions` known tokens at once, 64 at most, if it is a Llama: matrices are read once for all of them, which takes more memory
+    /// ([`Model::arena_len`] knows). The results do not depend on it.
+    #[cfg(not(target_os = "none"))]
+    #[must_use]
+    pub const fn with_block(mut self, positions: u32) -> Self {
+        self.block = positions;
+        self
+    }
+
+    /// What a session of a Llama has beside the memory of steps, if anything.
+    #[cfg(all(feature = "llama", not(target_os = "none")))]
+    fn block_layout(&self, network: &Llama<'_>) -> Result<Option<llama::block::BlockLayout>, Error> {
+        let slots = network.crew.slots();
+        if self.block < 2 && slots < 3 {
+            return Ok(None);
+        }
+        llama::block::BlockLayout::new(network.config(), self.context, self.block, slots).map(Some)
+    }
+
+    /// Bytes for that.
+    #[cfg(feature = "llama")]
+    fn block_bytes(&self, network: &Llama<'_>) -> Result<usize, Error> {
+        #[cfg(not(target_os = "none"))]
+        return Ok(self.block_layout(network)?.map_or(0, |block| block.bytes()));
+        #[cfg(target_os = "none")]
+        {
+            let _ = network;
+            Ok(0)
+        }
     }
 
     /// The same model with its layout, which is that of [`LlamaLayout::new`] for its context and its keys and values: what `include_model!` writes.
@@ -253,7 +291,7 @@ impl<'a> Model<'a> {
     pub fn arena_len(&self) -> Result<usize, Error> {
         match &self.network {
             #[cfg(feature = "llama")]
-            Network::Llama(network) => self.layout(network).map(|layout| layout.total_bytes),
+            Network::Llama(network) => Ok(self.layout(network)?.total_bytes.saturating_add(self.block_bytes(network)?)),
             #[cfg(feature = "dormouse")]
             Network::Dormouse(network) => {
                 DormouseLayout::new(network.config(), self.context, self.decoding).map(|layout| layout.total_bytes)
@@ -269,7 +307,10 @@ impl<'a> Model<'a> {
     pub fn bank_lens(&self) -> Result<(usize, usize), Error> {
         match &self.network {
             #[cfg(feature = "llama")]
-            Network::Llama(network) => self.layout(network).map(|layout| (layout.kv_bytes, layout.work_bytes())),
+            Network::Llama(network) => {
+                let layout = self.layout(network)?;
+                Ok((layout.kv_bytes, layout.work_bytes().saturating_add(self.block_bytes(network)?)))
+            }
             #[cfg(feature = "dormouse")]
             Network::Dormouse(network) => {
                 let layout = DormouseLayout::new(network.config(), self.context, self.decoding)?;
@@ -291,7 +332,18 @@ impl<'a> Model<'a> {
         match &self.network {
             #[cfg(feature = "llama")]
             Network::Llama(network) => {
-                llama::State::new(network, &self.layout(network)?, (self.context, self.kv), memory, work).map(State::Llama)
+                #[cfg(not(target_os = "none"))]
+                let block = self.block_layout(network)?;
+                llama::State::new(
+                    network,
+                    &self.layout(network)?,
+                    (self.context, self.kv),
+                    #[cfg(not(target_os = "none"))]
+                    block,
+                    memory,
+                    work,
+                )
+                .map(State::Llama)
             }
             #[cfg(feature = "dormouse")]
             Network::Dormouse(network) => {

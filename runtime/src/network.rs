@@ -145,6 +145,45 @@ impl<'a> Network<'a> {
         }
     }
 
+    /// How many known tokens can be fed at once: 1 where there is no other way than steps.
+    #[cfg(not(target_os = "none"))]
+    pub(crate) fn block(state: &State<'_>) -> u32 {
+        match state {
+            #[cfg(feature = "llama")]
+            State::Llama(state) => state.block.as_ref().map_or(1, llama::block::Block::positions).max(1),
+            #[cfg(feature = "dormouse")]
+            State::Dormouse(_) => 1,
+        }
+    }
+
+    /// Feeds the `count` known tokens from `position` on at once.
+    #[cfg(not(target_os = "none"))]
+    pub(crate) fn feed_block(&self, state: &mut State<'_>, position: u32, count: u32) {
+        match (self, state) {
+            #[cfg(feature = "llama")]
+            (Self::Llama(network), State::Llama(state)) => network.feed_block(state, position, count),
+            _ => (),
+        }
+    }
+
+    /// Gives the logits after each of these positions to `each`: the first, and how many, of those that were just fed at once.
+    ///
+    /// # Errors
+    /// [`Error::NonFiniteLogits`]; those of `each`.
+    #[cfg(not(target_os = "none"))]
+    pub(crate) fn logits_block<E: From<Error>>(
+        &self,
+        state: &mut State<'_>,
+        positions: (u32, u32),
+        each: &mut impl FnMut(u32, &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match (self, state) {
+            #[cfg(feature = "llama")]
+            (Self::Llama(network), State::Llama(state)) => network.logits_block(state, positions, each),
+            _ => Ok(()),
+        }
+    }
+
     /// Computes the logits after `position`, the last that was fed.
     ///
     /// # Errors

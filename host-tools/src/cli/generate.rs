@@ -315,6 +315,11 @@ impl From<io::Error> for Trouble {
 fn generate(session: &mut Session<'_>, (budget, asked): (u32, bool), compat: bool, text: &mut Text<'_>) -> Result<Run, Trouble> {
     let mut run = Run { tokens: Vec::new(), stop: ("max_tokens", None), fed: 0, prefill: 0.0, decoded: 0, decode: 0.0 };
     let mut first = true;
+    let start = Instant::now();
+    if budget > 0 {
+        run.fed = u64::from(session.feed_blocks());
+        run.prefill = start.elapsed().as_secs_f64();
+    }
     while (run.tokens.len() as u64) < u64::from(budget) {
         let start = Instant::now();
         let step = session.step()?;

@@ -69,6 +69,8 @@ impl<'a> Cpu<'a> {
         if let Some(context) = options.context {
             model = model.with_context(context);
         }
+        // As many as there may be: prompts and scored texts are read far faster.
+        model = model.with_block(u32::MAX);
         if threads > 1 {
             model = model.with_executor(Pool::of(threads));
         }

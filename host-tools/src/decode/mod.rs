@@ -45,7 +45,7 @@ pub trait Decoder {
     /// Begins a new text.
     fn reset(&mut self);
 
-    /// Feeds `tokens` one by one (teacher forcing) and calls `each` with every position and its logits.
+    /// Feeds `tokens`, whatever the model would choose (teacher forcing), and calls `each` with every position and its logits.
     ///
     /// # Errors
     /// Those of [`Decoder::feed`] and of `each`. Whether all tokens fit is known before the first is fed.
@@ -94,5 +94,10 @@ impl Decoder for Session<'_> {
 
     fn reset(&mut self) {
         Session::reset(self);
+    }
+
+    fn logits(&mut self, tokens: &[u32], each: &mut dyn FnMut(u32, &[f32]) -> Result<()>) -> Result<()> {
+        self.push_tokens(tokens)?;
+        self.each_logits(each)
     }
 }

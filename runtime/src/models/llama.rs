@@ -3,6 +3,9 @@
 //! Read it from top to bottom: where the weights are, what a session keeps in memory, the step. The arithmetic is that of docs/format/arithmetic.md; the
 //! model is that of Touvron et al. (2023), with grouped key/value heads (Ainslie et al., 2023), rotary positions (Su et al., 2021), RMS norms and a gated feed-forward network.
 
+#[cfg(not(target_os = "none"))]
+pub(crate) mod block;
+
 #[cfg(feature = "files")]
 use super::copies::Copies;
 use crate::arena::{Carve, banks};
@@ -238,6 +241,9 @@ pub(crate) struct State<'m> {
     xb: &'m mut [f32],
     pub(crate) shared: &'m mut [f32],
     pub(crate) tokens: &'m mut [u32],
+    /// What steps do without.
+    #[cfg(not(target_os = "none"))]
+    pub(crate) block: Option<block::Block<'m>>,
 }
 
 impl<'m> State<'m> {
@@ -250,13 +256,17 @@ impl<'m> State<'m> {
         model: &Llama<'_>,
         layout: &LlamaLayout,
         (context, kv): (u32, KvDType),
+        #[cfg(not(target_os = "none"))] of_block: Option<block::BlockLayout>,
         memory: &'m mut [u32],
         work: Option<&'m mut [u32]>,
     ) -> Result<Self, Error> {
         if !is_built(kv) {
             return Err(Error::KvNotBuilt { kv });
         }
-        let (cache, work) = banks((layout.kv_bytes, layout.total_bytes), memory, work)?;
+        let total_bytes = layout.total_bytes;
+        #[cfg(not(target_os = "none"))]
+        let total_bytes = total_bytes.saturating_add(of_block.map_or(0, |block| block.bytes()));
+        let (cache, work) = banks((layout.kv_bytes, total_bytes), memory, work)?;
         let mut carve = Carve::new(work);
         let inv_freq = carve.floats(layout.inv_freq);
         let heads = (model.config.n_kv_heads as usize, model.config.head_dim as usize);
@@ -270,6 +280,8 @@ impl<'m> State<'m> {
             xb: carve.floats(layout.xb),
             shared: carve.floats(layout.shared),
             tokens: carve.words(layout.tokens),
+            #[cfg(not(target_os = "none"))]
+            block: of_block.map(|layout| block::Block::new(&layout, &mut carve)),
         })
     }
 
@@ -339,7 +351,15 @@ impl Llama<'_> {
         let (_, scratch) = split(rest, 2 * config.kv_dim() as usize);
         let (lanes, scores) = split(scratch, 8 * heads.head_dim);
         let (keys, values) = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
-        attention(attended, q, keys, values, heads, (first as usize, position as usize), scores, lanes);
+        let positions = (first as usize, position as usize);
+        #[cfg(not(target_os = "none"))]
+        let shared =
+            self.crew.attention(attended, q, (keys, values), heads, positions, state.block.as_mut().map(|block| &mut *block.scratch));
+        #[cfg(target_os = "none")]
+        let shared = false;
+        if !shared {
+            attention(attended, q, keys, values, heads, positions, scores, lanes);
+        }
         let (projected, scratch) = split(state.shared, config.dim as usize);
         self.project(projected, TensorKind::Wo, layer, &mut Activation::new(attended, scratch));
         add(state.x, projected);

@@ -39,15 +39,37 @@ pub fn attention(
     scores: &mut [f32],
     lanes: &mut [f32],
 ) {
+    if heads.n_heads.checked_mul(heads.head_dim) != Some(q.len()) {
+        out.fill(0.0);
+        return;
+    }
+    attention_of(0, out, q, keys, values, heads, (first, last), scores, lanes);
+}
+
+/// The same for the heads from `first_head` on that `q` has the queries of.
+#[allow(clippy::too_many_arguments, reason = "as attention")]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "all of `attention` on a chip")]
+pub(crate) fn attention_of(
+    first_head: usize,
+    out: &mut [f32],
+    q: &[f32],
+    keys: KvRows<'_>,
+    values: KvRows<'_>,
+    heads: Heads,
+    (first, last): (usize, usize),
+    scores: &mut [f32],
+    lanes: &mut [f32],
+) {
     let Heads { n_heads, n_kv_heads, head_dim } = heads;
     let aligned = first & !7;
     let end = last.saturating_add(1);
     let group = n_heads.checked_div(n_kv_heads).unwrap_or(0);
-    if group == 0 || head_dim == 0 || out.len() != q.len() || n_heads.checked_mul(head_dim) != Some(q.len()) {
+    if group == 0 || head_dim == 0 || out.len() != q.len() {
         out.fill(0.0);
         return;
     }
-    let mut head = KvHead { n_kv_heads, head: 0, head_dim };
+    let mut head = KvHead { n_kv_heads, head: first_head.checked_div(group).unwrap_or(0), head_dim };
     let positions = (first, end);
     let (Some(keys), Some(values), Some(scores), Some(lanes)) = (
         &prepared(&keys, positions, head),
@@ -60,7 +82,7 @@ pub fn attention(
     };
     let scale = 1.0 / sqrt(head_dim as f32);
     let skipped = first & 7;
-    let mut in_group = 0;
+    let mut in_group = first_head.checked_rem(group).unwrap_or(0);
     for (out, q) in out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim)) {
         // Positions before the window add +0 to their lanes, which changes no bit: so the sum may begin at a multiple of 8.
         if let Some((before, scores)) = scores.split_at_mut_checked(skipped) {

@@ -7,7 +7,13 @@ use super::matvec::matvec;
 use crate::executor::Executor;
 use crate::format::TensorView;
 #[cfg(all(feature = "llama", not(target_os = "none")))]
-use {super::chip, super::matvec::Rows, crate::format::DType};
+use {
+    super::attention::{Heads, attention, attention_of},
+    super::chip,
+    super::kv::KvRows,
+    super::matvec::Rows,
+    crate::format::DType,
+};
 
 /// The threads of a session.
 #[derive(Clone, Copy)]
@@ -18,6 +24,8 @@ pub struct Crew<'a> {
     none: core::marker::PhantomData<&'a ()>,
 }
 
+/// The most vectors that a matrix is multiplied by at once.
+pub(crate) const MOST: usize = 64;
 /// Products of which a thread takes a piece: fewer are done before another thread has heard of them.
 #[cfg(not(target_os = "none"))]
 const WORTH_SHARING: usize = 32_768;
@@ -58,6 +66,79 @@ impl<'a> Crew<'a> {
         // Whole fours of rows go through the kernels together.
         let piece = (PIECE / row_bytes).next_multiple_of(4).max(4);
         chip::gate::share(executor, out, piece, &|first, out| rows.multiply(out, first));
+    }
+
+    /// Each row of `out` = [`matvec`] of an input, without a bias: a piece of the matrix is multiplied by all of them before the next is read.
+    #[cfg(all(feature = "llama", not(target_os = "none")))]
+    pub(crate) fn matmul(self, out: &mut [f32], w: &TensorView<'_>, x: &mut [Activation<'_>]) {
+        let rows = out.len().checked_div(x.len()).unwrap_or(0);
+        if w.dtype() == DType::T2 || x.len() > MOST {
+            for (out, x) in out.chunks_exact_mut(rows.max(1)).zip(x) {
+                self.matvec(out, w, x);
+            }
+            return;
+        }
+        let count = x.len();
+        let mut inputs = x.iter_mut();
+        let products: [Option<Rows<'_>>; MOST] = core::array::from_fn(|_| Rows::new(w, rows, inputs.next()?));
+        let row_bytes = (w.bytes().len() / w.rows().max(1)).max(1);
+        let piece = (PIECE / row_bytes).next_multiple_of(4).max(4);
+        chip::gate::share_rows(self.executor, out, count, piece, &|first, row, out| match products.get(row) {
+            Some(Some(product)) => product.multiply(out, first),
+            _ => out.fill(0.0),
+        });
+    }
+
+    /// [`attention`](super::attention::attention) of one position, its heads shared; `scratch` is for [`Crew::slots`] threads. False, and nothing done, where that does not pay.
+    #[cfg(all(feature = "llama", not(target_os = "none")))]
+    pub(crate) fn attention(
+        self,
+        out: &mut [f32],
+        q: &[f32],
+        (keys, values): (KvRows<'_>, KvRows<'_>),
+        heads: Heads,
+        positions: (usize, usize),
+        scratch: Option<&mut [f32]>,
+    ) -> bool {
+        let head_dim = heads.head_dim;
+        let work = q.len().saturating_mul(positions.1.saturating_sub(positions.0));
+        let (Some(executor), Some(scratch)) = (self.executor.filter(|_| work >= WORTH_SHARING), scratch) else { return false };
+        if heads.n_heads.checked_mul(head_dim) != Some(q.len()) || out.len() != q.len() || head_dim == 0 {
+            return false;
+        }
+        chip::gate::share_with_scratch(Some(executor), out, head_dim, (scratch, self.slots()), &|first, out, scratch| {
+            let (lanes, scores) = scratch.split_at_mut_checked(head_dim.saturating_mul(8)).unwrap_or_default();
+            let q = q.get(first..first.saturating_add(head_dim)).unwrap_or(&[]);
+            attention_of(first / head_dim, out, q, keys, values, heads, positions, scores, lanes);
+        });
+        true
+    }
+
+    /// Attention of the positions from `position` on, one a row of `q` and of `out`, each over those up to itself (`window` of them at most, if that is not 0); `scratch` is for [`Crew::slots`] threads.
+    #[cfg(all(feature = "llama", not(target_os = "none")))]
+    pub(crate) fn attention_block(
+        self,
+        out: &mut [f32],
+        q: &[f32],
+        (keys, values): (KvRows<'_>, KvRows<'_>),
+        heads: Heads,
+        (position, window): (usize, usize),
+        scratch: &mut [f32],
+    ) {
+        let width = heads.n_heads.saturating_mul(heads.head_dim).max(1);
+        chip::gate::share_with_scratch(self.executor, out, width, (scratch, self.slots()), &|start, out, scratch| {
+            let (lanes, scores) = scratch.split_at_mut_checked(heads.head_dim.saturating_mul(8)).unwrap_or_default();
+            let last = position.saturating_add(start / width);
+            let first = if window == 0 { 0 } else { last.saturating_add(1).saturating_sub(window) };
+            let q = q.get(start..start.saturating_add(width)).unwrap_or(&[]);
+            attention(out, q, keys, values, heads, (first, last), scores, lanes);
+        });
+    }
+
+    /// How many pieces of scratch the threads need: one more than there are.
+    #[cfg(not(target_os = "none"))]
+    pub(crate) fn slots(self) -> usize {
+        self.executor.map_or(1, Executor::threads).saturating_add(1)
     }
 }
 

@@ -117,34 +117,91 @@ impl Gate {
 /// Memory of which each thread writes the pieces that it took.
 struct Pieces(*mut f32);
 
-// SAFETY: each piece is given out once, so no element is reached from two threads.
+// SAFETY: each piece is given to one thread at a time, so no element is reached from two.
 unsafe impl Sync for Pieces {}
+
+impl Pieces {
+    /// # Safety
+    /// The elements are within the memory, and nobody else reaches them while the result lives.
+    unsafe fn get<'p>(&self, first: usize, len: usize) -> &'p mut [f32] {
+        // SAFETY: the caller's promise.
+        unsafe { core::slice::from_raw_parts_mut(self.0.add(first), len) }
+    }
+}
+
+/// Calls `part` once with every number below `pieces`, and with a number of the caller's own: below `slots`, and nobody else has the same at the same time. At least one slot.
+fn claim(executor: Option<&dyn Executor>, pieces: usize, slots: usize, part: &(dyn Fn(usize, usize) + Sync)) {
+    let (next, next_slot) = (AtomicUsize::new(0), AtomicUsize::new(1));
+    let work = |slot: usize| {
+        loop {
+            let piece = next.fetch_add(1, Ordering::Relaxed);
+            if piece >= pieces {
+                return;
+            }
+            part(piece, slot);
+        }
+    };
+    if let Some(executor) = executor {
+        executor.run(&|| {
+            let slot = next_slot.fetch_add(1, Ordering::Relaxed);
+            if slot < slots {
+                work(slot);
+            }
+        });
+    }
+    // What nobody has done: all of it, for an executor that calls nothing.
+    work(0);
+}
 
 /// Calls `part` with every piece of `out` and the number of its first element: `piece` elements each, the last one may have fewer.
 pub(crate) fn share(executor: &dyn Executor, out: &mut [f32], piece: usize, part: &(dyn Fn(usize, &mut [f32]) + Sync)) {
-    let (len, piece) = (out.len(), piece.max(1));
-    let pieces = Pieces(out.as_mut_ptr());
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let pieces = &pieces;
-        loop {
-            let first = next.fetch_add(1, Ordering::Relaxed).saturating_mul(piece);
-            if first >= len {
-                return;
-            }
-            // SAFETY: the piece lies within `out`, which nobody else has while this function runs; every number is given out once, and pieces with different numbers do not overlap.
-            let out = unsafe { core::slice::from_raw_parts_mut(pieces.0.add(first), piece.min(len - first)) };
-            part(first, out);
+    share_rows(Some(executor), out, 1, piece, &|first, _, out| part(first, out));
+}
+
+/// The same for each of the `rows` rows that `out` is made of: a piece is the same columns of all of them, one after the other, and `part` is told the first column and the row.
+pub(crate) fn share_rows(
+    executor: Option<&dyn Executor>,
+    out: &mut [f32],
+    rows: usize,
+    piece: usize,
+    part: &(dyn Fn(usize, usize, &mut [f32]) + Sync),
+) {
+    let (width, piece) = (out.len().checked_div(rows).unwrap_or(0), piece.max(1));
+    let memory = Pieces(out.as_mut_ptr());
+    claim(executor, width.div_ceil(piece), usize::MAX, &|number, _| {
+        let (memory, first) = (&memory, number * piece);
+        for row in 0..rows {
+            // SAFETY: the columns lie within a row of `out`, which nobody else has while this function runs; every number is given out once, and pieces of different numbers share no column.
+            let out = unsafe { memory.get(row * width + first, piece.min(width - first)) };
+            part(first, row, out);
         }
-    };
-    executor.run(&work);
-    // An executor that has not called it has left everything to do.
-    work();
+    });
+}
+
+/// The same as [`share`] with a piece of `scratch` for each thread: it is cut into `slots`, one more than there are threads.
+pub(crate) fn share_with_scratch(
+    executor: Option<&dyn Executor>,
+    out: &mut [f32],
+    piece: usize,
+    (scratch, slots): (&mut [f32], usize),
+    part: &(dyn Fn(usize, &mut [f32], &mut [f32]) + Sync),
+) {
+    let (len, piece, slots) = (out.len(), piece.max(1), slots.max(1));
+    let slot_len = scratch.len() / slots;
+    let (memory, scratch) = (Pieces(out.as_mut_ptr()), Pieces(scratch.as_mut_ptr()));
+    claim(executor, len.div_ceil(piece), slots, &|number, slot| {
+        let (memory, scratch, first) = (&memory, &scratch, number * piece);
+        // SAFETY: the piece lies within `out`, which nobody else has while this function runs, and every number is given out once.
+        let out = unsafe { memory.get(first, piece.min(len - first)) };
+        // SAFETY: the slot lies within `scratch`, and no other thread has its number before this call has returned.
+        let scratch = unsafe { scratch.get(slot * slot_len, slot_len) };
+        part(first, out, scratch);
+    });
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Gate, share};
+    use super::{Gate, share, share_rows, share_with_scratch};
     use crate::executor::Executor;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -231,6 +288,35 @@ mod tests {
         let mut out = [0.0; 10];
         share(&Idle, &mut out, 3, &|_, out| out.fill(1.0));
         assert_eq!(out, [1.0; 10]);
+    }
+
+    #[test]
+    fn no_two_threads_have_the_same_scratch() {
+        with_threads(3, |threads| {
+            let (mut out, mut scratch) = (vec![0.0; 300], vec![0.0; 4 * 7]);
+            share_with_scratch(Some(threads), &mut out, 2, (&mut scratch, 4), &|first, out, scratch| {
+                scratch.fill(first as f32);
+                std::thread::yield_now();
+                out.fill(scratch.iter().sum::<f32>() / 7.0);
+            });
+            assert!(out.iter().enumerate().all(|(i, y)| *y == (i & !1) as f32));
+        });
+    }
+
+    #[test]
+    fn rows_are_cut_into_the_same_columns() {
+        for executor in [false, true] {
+            with_threads(2, |threads| {
+                let mut out = vec![0.0; 5 * 11];
+                let executor = executor.then_some(threads as &dyn Executor);
+                share_rows(executor, &mut out, 5, 4, &|first, row, out| {
+                    for (i, y) in out.iter_mut().enumerate() {
+                        *y += (100 * row + first + i) as f32;
+                    }
+                });
+                assert!(out.iter().enumerate().all(|(i, y)| *y == (100 * (i / 11) + i % 11) as f32));
+            });
+        }
     }
 
     #[test]

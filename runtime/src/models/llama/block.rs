@@ -1,0 +1,245 @@
+//! Several positions of a text at once, on hosts: each matrix is read once for all of them. Every position gets the bits that the steps of [`super`] give it.
+//!
+//! It is the step again, with a row for each position where the step has a vector. Keys and values of all rows are stored before the first of them attends, and each attends to those up to its own.
+
+use super::{Llama, State, split};
+use crate::arena::Carve;
+use crate::format::arch::llama::{LlamaConfig, TensorKind};
+use crate::format::layout::activation_words;
+use crate::format::{Error, TensorView};
+use crate::ops::activation::Activation;
+use crate::ops::attention::Heads;
+use crate::ops::check::all_finite;
+use crate::ops::crew::MOST;
+use crate::ops::ffn::{add, gate};
+use crate::ops::matvec::{add_vector, widen_row};
+use crate::ops::rope::{rotate, rotation};
+use core::array::from_fn;
+
+/// Positions whose logits are computed at once.
+const LOGITS: usize = 8;
+
+/// How much memory a session has beside that of steps, in words: sizes of the parts of [`Block`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockLayout {
+    positions: usize,
+    rotation: usize,
+    x: usize,
+    xb: usize,
+    shared: usize,
+    codes: usize,
+    logits: usize,
+    scratch: usize,
+    words: usize,
+}
+
+impl BlockLayout {
+    /// For `positions` at once (or as many as there may be) of a context of `context`, and so many [`slots`](crate::ops::crew::Crew::slots) of scratch.
+    ///
+    /// # Errors
+    /// [`Error::TooLargeForTarget`].
+    pub(crate) fn new(config: &LlamaConfig, context: u32, positions: u32, slots: usize) -> Result<Self, Error> {
+        let positions = (positions as usize).min(MOST);
+        let (dim, q_dim, kv_dim, hidden) = (config.dim as u64, config.q_dim(), config.kv_dim(), config.hidden_dim as u64);
+        let many = positions as u64;
+        let widest = dim.max(q_dim).max(hidden) as u32;
+        let head_dim = config.head_dim as u64;
+        let parts = [
+            many * head_dim,
+            many * dim,
+            many * dim.max(q_dim),
+            many * (q_dim + 2 * kv_dim).max(dim).max(2 * hidden),
+            many * u64::from(activation_words(widest)),
+            if many == 0 { 0 } else { LOGITS as u64 * u64::from(config.vocab_size) },
+            slots as u64 * (u64::from(context) + 8 * head_dim),
+        ];
+        let words = parts.into_iter().fold(0u64, u64::saturating_add);
+        let addressable = (isize::MAX as u64) / size_of::<u32>() as u64;
+        if words > addressable {
+            return Err(Error::TooLargeForTarget { needed: words, addressable });
+        }
+        let [rotation, x, xb, shared, codes, logits, scratch] = parts.map(|part| part as usize);
+        Ok(Self { positions, rotation, x, xb, shared, codes, logits, scratch, words: words as usize })
+    }
+
+    /// All of it, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.words.saturating_mul(size_of::<u32>())
+    }
+}
+
+/// The rows of several positions.
+#[derive(Debug)]
+pub(crate) struct Block<'m> {
+    positions: usize,
+    cos: &'m mut [f32],
+    sin: &'m mut [f32],
+    x: &'m mut [f32],
+    xb: &'m mut [f32],
+    /// What is never needed at the same time: queries, keys and values; projections; gate and up.
+    shared: &'m mut [f32],
+    codes: &'m mut [f32],
+    logits: &'m mut [f32],
+    /// What each thread needs for attention.
+    pub(crate) scratch: &'m mut [f32],
+}
+
+impl<'m> Block<'m> {
+    /// Carves what `layout` says off the front of `rest`.
+    pub(crate) fn new(layout: &BlockLayout, rest: &mut Carve<'m>) -> Self {
+        Self {
+            positions: layout.positions,
+            cos: rest.floats(layout.rotation / 2),
+            sin: rest.floats(layout.rotation / 2),
+            x: rest.floats(layout.x),
+            xb: rest.floats(layout.xb),
+            shared: rest.floats(layout.shared),
+            codes: rest.floats(layout.codes),
+            logits: rest.floats(layout.logits),
+            scratch: rest.floats(layout.scratch),
+        }
+    }
+
+    /// The most positions at once.
+    pub(crate) fn positions(&self) -> u32 {
+        self.positions as u32
+    }
+}
+
+/// Inputs of matrices, one a position.
+type Inputs<'a> = [Activation<'a>; MOST];
+
+/// The rows of `x`, `width` wide, as inputs of matrices, with `scratch` for their integers.
+fn inputs<'a>(x: &'a [f32], width: usize, scratch: &'a mut [f32]) -> Inputs<'a> {
+    let mut rows = x.chunks_exact(width.max(1));
+    let mut scratch = scratch.chunks_exact_mut((activation_words(width as u32) as usize).max(1));
+    from_fn(|_| Activation::new(rows.next().unwrap_or(&[]), scratch.next().unwrap_or_default()))
+}
+
+impl Llama<'_> {
+    /// Feeds the `count` known tokens from `position` on, all layers of them; the residual stream of the last is where a step leaves it. As many as [`Block::positions`] at most; the caller has checked
+    /// that they are known and that the context has room for them.
+    pub(crate) fn feed_block(&self, state: &mut State<'_>, position: u32, count: u32) {
+        let config = self.config();
+        let (dim, count) = (config.dim as usize, count as usize);
+        let half = config.head_dim as usize / 2;
+        let Some(block) = &mut state.block else { return };
+        let tokens = state.tokens.get(position as usize..).unwrap_or(&[]);
+        let rows = block.x.chunks_exact_mut(dim).zip(block.cos.chunks_exact_mut(half)).zip(block.sin.chunks_exact_mut(half));
+        let embeddings = *self.tensor(TensorKind::TokEmbeddings, 0, &mut None);
+        for ((((x, cos), sin), token), position) in rows.zip(tokens).zip(position..).take(count) {
+            widen_row(x, &embeddings, *token as usize);
+            rotation(cos, sin, state.inv_freq, position, config.attention_factor);
+        }
+        for layer in 0..config.n_layers {
+            self.attend_block(state, layer, position, count);
+            self.feed_forward_block(state, layer, count);
+        }
+        if let Some(block) = &state.block
+            && let Some(last) = block.x.chunks_exact(dim).nth(count.wrapping_sub(1))
+        {
+            for (to, from) in state.x.iter_mut().zip(last) {
+                *to = *from;
+            }
+        }
+    }
+
+    fn attend_block(&self, state: &mut State<'_>, layer: u32, position: u32, count: usize) {
+        let config = self.config();
+        let (dim, q_dim, kv_dim) = (config.dim as usize, config.q_dim() as usize, config.kv_dim() as usize);
+        let heads = Heads { n_heads: config.n_heads as usize, n_kv_heads: config.n_kv_heads as usize, head_dim: config.head_dim as usize };
+        let Some(block) = &mut state.block else { return };
+        let (normed, _) = split(block.xb, dim.wrapping_mul(count));
+        self.norm_block(normed, TensorKind::AttentionNorm, layer, block.x);
+        let (queries, rest) = split(block.shared, q_dim.wrapping_mul(count));
+        let (keys, rest) = split(rest, kv_dim.wrapping_mul(count));
+        let (values, _) = split(rest, kv_dim.wrapping_mul(count));
+        let mut input = inputs(normed, dim, block.codes);
+        self.project_block(queries, TensorKind::Wq, layer, &mut input, count);
+        self.project_block(keys, TensorKind::Wk, layer, &mut input, count);
+        self.project_block(values, TensorKind::Wv, layer, &mut input, count);
+        let half = heads.head_dim / 2;
+        let rotations = block.cos.chunks_exact(half.max(1)).zip(block.sin.chunks_exact(half.max(1)));
+        let rows = queries.chunks_exact_mut(q_dim).zip(keys.chunks_exact_mut(kv_dim)).zip(values.chunks_exact_mut(kv_dim));
+        for ((((q, k), v), (cos, sin)), position) in rows.zip(rotations).zip(position as usize..) {
+            if config.qkv_bias {
+                add_vector(q, self.tensor(TensorKind::Bq, layer, &mut None));
+                add_vector(k, self.tensor(TensorKind::Bk, layer, &mut None));
+                add_vector(v, self.tensor(TensorKind::Bv, layer, &mut None));
+            }
+            rotate(q, heads.head_dim, cos, sin, config.rope_layout);
+            rotate(k, heads.head_dim, cos, sin, config.rope_layout);
+            state.kv.store(layer as usize, position, k, v);
+        }
+        let (attended, _) = split(block.xb, q_dim.wrapping_mul(count));
+        let kv = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
+        self.crew.attention_block(attended, queries, kv, heads, (position as usize, config.sliding_window as usize), block.scratch);
+        let (projected, _) = split(block.shared, dim.wrapping_mul(count));
+        self.project_block(projected, TensorKind::Wo, layer, &mut inputs(attended, q_dim, block.codes), count);
+        add(block.x, projected);
+    }
+
+    fn feed_forward_block(&self, state: &mut State<'_>, layer: u32, count: usize) {
+        let config = self.config();
+        let (dim, hidden_dim) = (config.dim as usize, config.hidden_dim as usize);
+        let Some(block) = &mut state.block else { return };
+        let (normed, _) = split(block.xb, dim.wrapping_mul(count));
+        self.norm_block(normed, TensorKind::FfnNorm, layer, block.x);
+        let (hidden, rest) = split(block.shared, hidden_dim.wrapping_mul(count));
+        let (up, _) = split(rest, hidden_dim.wrapping_mul(count));
+        let mut input = inputs(normed, dim, block.codes);
+        self.project_block(hidden, TensorKind::W1, layer, &mut input, count);
+        self.project_block(up, TensorKind::W3, layer, &mut input, count);
+        gate(hidden, up);
+        let (down, _) = split(block.xb, dim.wrapping_mul(count));
+        self.project_block(down, TensorKind::W2, layer, &mut inputs(hidden, hidden_dim, block.codes), count);
+        add(block.x, down);
+    }
+
+    /// The logits after each of the `count` positions that [`Llama::feed_block`] fed from `position` on, given to `each` with their position.
+    ///
+    /// # Errors
+    /// [`Error::NonFiniteLogits`]; those of `each`.
+    pub(crate) fn logits_block<E: From<Error>>(
+        &self,
+        state: &mut State<'_>,
+        (position, count): (u32, u32),
+        each: &mut impl FnMut(u32, &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let config = self.config();
+        let (dim, vocab_size) = (config.dim as usize, config.vocab_size as usize);
+        let classifier = if config.tied_embeddings { TensorKind::TokEmbeddings } else { TensorKind::Output };
+        let Some(block) = &mut state.block else { return Ok(()) };
+        let (used, _) = split(block.x, dim.wrapping_mul(count as usize));
+        let mut position = position;
+        for x in used.chunks(dim.saturating_mul(LOGITS).max(1)) {
+            let count = x.len() / dim.max(1);
+            let (normed, _) = split(block.xb, x.len());
+            self.norm_block(normed, TensorKind::Norm, 0, x);
+            let (logits, _) = split(block.logits, vocab_size.wrapping_mul(count));
+            self.project_block(logits, classifier, 0, &mut inputs(normed, dim, block.codes), count);
+            for logits in logits.chunks_exact(vocab_size.max(1)) {
+                if !all_finite(logits) {
+                    return Err(Error::NonFiniteLogits { position }.into());
+                }
+                each(position, logits)?;
+                position = position.wrapping_add(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Each row of `out` = the product of this matrix and an input.
+    fn project_block(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &mut Inputs<'_>, count: usize) {
+        let w: TensorView<'_> = *self.tensor(kind, layer, &mut None);
+        self.crew.matmul(out, &w, x.get_mut(..count).unwrap_or_default());
+    }
+
+    /// Each row of `out` = a row of `x` normed with this gain.
+    fn norm_block(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &[f32]) {
+        let dim = (self.config().dim as usize).max(1);
+        for (out, x) in out.chunks_exact_mut(dim).zip(x.chunks_exact(dim)) {
+            self.norm(out, kind, layer, x);
+        }
+    }
+}
