@@ -14,6 +14,11 @@ fn fixtures() -> PathBuf {
     tiny().export(&folder, "tiny_bf16.dmexp", "--dtype bf16");
     tiny().export(&folder, "tiny_q8.dmexp", "--dtype q8 --group 8");
     tiny().export(&folder, "tiny_q4.dmexp", "--dtype q4 --group 8");
+    for (dtype, name) in [("f32", "tones.dmexp"), ("q8", "tones_q8.dmexp")] {
+        let models = root().join("models").display().to_string();
+        let words = format!("--checkpoint {models}/tones.bin --arch {models}/tones.arch.toml --samples {models}/tones.samples.json");
+        line(&folder, &format!("export run {words} --dtype {dtype} --out {name} --quiet")).ok();
+    }
     line(&folder, "export strip tiny.dmexp --out tiny_stripped.dmexp").ok();
     let mut one = fs::read(tiny().export(&folder, "tiny_v1.dmexp", "--dtype f32 --format 1")).unwrap();
     replace(&mut one, "hidden_dim = 36", "hidden_dim = 40");

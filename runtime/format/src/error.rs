@@ -315,6 +315,11 @@ pub enum Error {
         /// The element within it.
         element: u32,
     },
+    /// A sequential model that was to go on from its last state at each run cannot.
+    CannotStream {
+        /// The layer that needs other steps of time than those at hand; `u32::MAX` where no layer keeps a state.
+        layer: u32,
+    },
     /// A number that an embedding has no row for.
     NoRow {
         /// The layer's number.

@@ -99,9 +99,12 @@ impl fmt::Display for Error {
             Self::Shape { tensor, found, expected } => {
                 write!(f, "tensor {tensor} has dims {}, the configuration calls for {}", Sizes(found), Sizes(expected))
             }
-            Self::Layer { .. } | Self::Node { .. } | Self::NodeShape { .. } | Self::NonFiniteResult { .. } | Self::NoRow { .. } => {
-                sequential(self, f)
-            }
+            Self::Layer { .. }
+            | Self::Node { .. }
+            | Self::NodeShape { .. }
+            | Self::NonFiniteResult { .. }
+            | Self::NoRow { .. }
+            | Self::CannotStream { .. } => sequential(self, f),
             Self::DuplicateName { first, second } => write!(f, "tensors {first} and {second} have the same name"),
             Self::Tokenizer { key, rule, found, allowed: u64::MAX } => {
                 write!(f, "tokenizer: {key:?} (see byte {found} of the file) {rule}")
@@ -179,6 +182,10 @@ fn sequential(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let last = rows.saturating_sub(1);
             write!(f, "layer {layer}: number {element} is {}, the embedding has rows 0 to {last}", f32::from_bits(found))
         }
+        Error::CannotStream { layer: u32::MAX } => {
+            f.write_str("cannot be streamed: it has no recurrent layer, so nothing stays from run to run")
+        }
+        Error::CannotStream { layer } => write!(f, "cannot be streamed: layer {layer} needs other steps of time than those at hand"),
         _ => Ok(()),
     }
 }

@@ -38,6 +38,13 @@ pub(crate) fn code(request: &Request, file_len: usize, file: &ModelFile<'_>) -> 
     let end = file.tensors().take(model.num_tensors() as usize).map(|tensor| tensor.offset as usize + tensor.view.bytes().len()).max();
     let (len, start, path) = (end.unwrap_or(0), file_len - file.payload().len(), request.path.display().to_string());
     let section = request.section.as_ref().map(|section| format!("#[unsafe(link_section = {section:?})]")).unwrap_or_default();
+    let golden_len = file.payload().len() - len;
+    let golden = |first: u32, count: usize| {
+        let numbers = (first..file.num_tensors()).take(count);
+        numbers.filter_map(|number| Some(tensor(file, "DMEXP_GOLDEN", len, &file.tensor(number)?))).collect::<Vec<_>>().join(", ")
+    };
+    let (golden_inputs, golden_outputs) =
+        (golden(model.num_tensors(), inputs.len()), golden(model.num_tensors() + inputs.len() as u32, outputs.len()));
     Ok(format!(
         "
         struct {name};
@@ -61,6 +68,12 @@ pub(crate) fn code(request: &Request, file_len: usize, file: &ModelFile<'_>) -> 
                     nodes: &NODES, links: &[{links}], inputs: &{inputs:?}, outputs: &{outputs:?}, labels: &{labels:?}, slots: &{table:?}, words: {words},
                 }};
                 ::dmexp::Predictor::from_program(&PROGRAM, {MODULE}::Usage {{ lengths: &{lengths:?}, streaming: {streaming} }})
+            }}
+            /// The golden vectors of the file, a row a sample: the tensors of the inputs and those of the outputs. A program that does not ask for them does not hold them.
+            pub fn golden() -> (&'static [::dmexp::format::TensorView<'static>], &'static [::dmexp::format::TensorView<'static>]) {{
+                static DMEXP_GOLDEN: ::dmexp::__macro::Aligned<[u8; {golden_len}]> =
+                    ::dmexp::__macro::Aligned(::dmexp::__macro::piece::<{golden_len}>(include_bytes!({path:?}), {file_len}, {start} + {len}));
+                (const {{ &[{golden_inputs}] }}, const {{ &[{golden_outputs}] }})
             }}
         }}
         ",
@@ -99,7 +112,7 @@ fn nodes(file: &ModelFile<'_>, model: &Sequential<'_>) -> (String, String, Strin
         let mut tensors: Vec<String> = Vec::new();
         for (number, role) in (layer.first_tensor..).zip(layer.roles()) {
             let view = file.tensor(number).unwrap_or(TensorView::EMPTY);
-            tensors.push(tensor(file, &view));
+            tensors.push(tensor(file, "DMEXP_MODEL", 0, &view));
             if role.is_matrix() && !(role == Role::DepthwiseKernel || view.dtype() == DType::F32 && role == Role::Embeddings) {
                 let _ = writeln!(dtypes, "::dmexp::__macro::require_dtype({});", view.dtype().code());
             }
@@ -110,9 +123,10 @@ fn nodes(file: &ModelFile<'_>, model: &Sequential<'_>) -> (String, String, Strin
     (nodes, links, dtypes)
 }
 
-fn tensor(file: &ModelFile<'_>, view: &TensorView<'_>) -> String {
-    let offset = view.bytes().as_ptr().addr().saturating_sub(file.payload().as_ptr().addr());
-    format!("::dmexp::__macro::tensor(&DMEXP_MODEL.0, {offset}, {}, {}, {})", view.dtype().code(), view.group(), dims(view.dims()))
+/// The view of a tensor in the static of this name, which holds the payload from `start` on.
+fn tensor(file: &ModelFile<'_>, name: &str, start: usize, view: &TensorView<'_>) -> String {
+    let offset = view.bytes().as_ptr().addr().saturating_sub(file.payload().as_ptr().addr()).saturating_sub(start);
+    format!("::dmexp::__macro::tensor(&{name}.0, {offset}, {}, {}, {})", view.dtype().code(), view.group(), dims(view.dims()))
 }
 
 fn layer_code(layer: &Layer) -> String {

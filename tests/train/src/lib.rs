@@ -1,4 +1,4 @@
-//! Trains the models that this repository ships: the grammars that write the stories, the tokenizer, the Llama model with its gradient, and the recipes.
+//! Trains the models that this repository ships: the grammars that write the stories, the tokenizer, the Llama model with its gradient, the recipes, and small networks.
 //! The binary `dmexp-train` (spawned by `cargo xtask train`) is the only user.
 
 pub mod attention;
@@ -9,6 +9,7 @@ pub mod curve;
 pub mod grammar;
 pub mod kernels;
 pub mod model;
+pub mod networks;
 pub mod optimizer;
 pub mod plots;
 pub mod recipe;

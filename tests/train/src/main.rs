@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 use dmexp_train::corpus::{BOS, TINY_BOS, distinct_sentences};
+use dmexp_train::networks::{made, tones};
 use dmexp_train::recipe::{Recipe, STORY, TINY};
 use dmexp_train::sample::{Settings, continue_text};
 use dmexp_train::shape::Shape;
@@ -25,6 +26,21 @@ enum Command {
     Story(Run),
     /// Train the tiny model
     Tiny(Run),
+    /// Train the network that tells tones apart
+    Tones {
+        /// Where the files go
+        #[arg(long, default_value = "models")]
+        out: PathBuf,
+        /// Batches
+        #[arg(long, default_value_t = 4_000)]
+        steps: usize,
+    },
+    /// Make networks of made-up weights, which boards compare with the host
+    Networks {
+        /// Where the files go
+        #[arg(long, default_value = "target/models")]
+        out: PathBuf,
+    },
     /// Print stories of the grammar, and how many different sentences there are
     Corpus {
         /// Lines of the tiny grammar instead
@@ -80,6 +96,18 @@ fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Story(run) => train(&STORY, &run),
         Command::Tiny(run) => train(&TINY, &run),
+        Command::Tones { out, steps } => {
+            let weights = tones::train(steps);
+            println!(
+                "{} parameters, {:.2} % of 10,000 unseen tones named rightly",
+                weights.len(),
+                100.0 * tones::accuracy(&weights, tones::UNSEEN, 10_000)
+            );
+            tones::network(&weights).save(&out)
+        }
+        Command::Networks { out } => {
+            [made::recurrent(), made::image(), made::autoencoder()].iter().try_for_each(|network| network.save(&out))
+        }
         Command::Corpus { tiny, print, count } => {
             corpus(tiny, print, count);
             Ok(())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use dmexp_train::checkpoint;
 use dmexp_train::corpus::{BOS, Source, Split, TINY_BOS};
 use dmexp_train::model::{Weights, Worker};
+use dmexp_train::networks::tones;
 use dmexp_train::recipe::{Recipe, STORY, TINY};
 use dmexp_train::sample::{Settings, continue_text};
 use dmexp_train::tokenizer::Tokenizer;
@@ -63,4 +64,14 @@ fn the_tiny_model_fits_the_recipe_and_ends_its_lines() {
         let ids = continue_text(shape, &flat, &[TINY_BOS], TINY_BOS, settings);
         assert!(ids.len() < shape.seq && ids.last() == Some(&u16::from(b'.')), "{ids:?}");
     }
+}
+
+#[test]
+fn tones_are_told_apart_after_a_tenth_of_the_training() {
+    let weights = tones::train(400);
+    let accuracy = tones::accuracy(&weights, tones::UNSEEN, 500);
+    assert!(accuracy > 0.97, "{accuracy}");
+    // The committed file is of this shape: its weights and 600 bytes at most for everything else.
+    let file = read("tones.bin");
+    assert!(file.len() > 4 * weights.len() && file.len() < 4 * weights.len() + 600);
 }

@@ -4,7 +4,7 @@ use super::predictor::{Plan, Predictor};
 use super::step::{Call, Step};
 use crate::arena::Memory;
 use crate::format::arch::sequential::{SLOT_WORDS, Slot, SlotWords, works_in_place};
-use crate::format::{Dims, Error};
+use crate::format::{Dims, Error, TensorView};
 use crate::ops::check::{all_finite, self_check};
 use core::ops::Range;
 
@@ -79,6 +79,27 @@ impl<'m> Prediction<'m> {
     /// The largest element of the first output, of those its place: the class, where they stand for classes. The lowest where several are largest.
     pub fn class(&self) -> u32 {
         crate::ops::check::argmax(self.output(0)).map_or(0, |(place, _)| place)
+    }
+
+    /// Writes sample `number` of golden vectors into the inputs: `inputs` gives the tensor of each, a row a sample. False where there is no such sample.
+    pub fn write_sample<'t>(&mut self, number: u32, inputs: impl Fn(u32) -> Option<TensorView<'t>>) -> bool {
+        for place in 0..self.predictor.num_inputs() {
+            let Some(view) = inputs(place).filter(|view| (number as usize) < view.rows()) else { return false };
+            let first = (number as usize).wrapping_mul(view.cols());
+            for (at, x) in (first..).zip(self.input_mut(place)) {
+                *x = view.get_float(at);
+            }
+        }
+        true
+    }
+
+    /// Whether the outputs have the bits of sample `number` of golden vectors: `outputs` gives the tensor of each, a row a sample.
+    pub fn has_results<'t>(&self, number: u32, outputs: impl Fn(u32) -> Option<TensorView<'t>>) -> bool {
+        (0..self.predictor.num_outputs()).all(|place| {
+            let (Some(view), found) = (outputs(place), self.output(place)) else { return false };
+            let first = (number as usize).wrapping_mul(view.cols());
+            found.len() == view.cols() && found.iter().zip(first..).all(|(y, at)| y.to_bits() == view.get_float(at).to_bits())
+        })
     }
 
     /// Forgets the state of recurrent layers, which those of a predictor that streams keep between runs.

@@ -166,8 +166,8 @@ fn steps_one_by_one(layer: &Layer, input: Dims) -> bool {
 /// of 32 bits the arena has, without the table.
 ///
 /// # Errors
-/// [`Error::ScratchTooSmall`] for too short a table; [`Error::Layer`] of [`LayerKey::Input`] for the layer that does not take another length, and [`Error::Layer`] with [`Rule::Unsupported`] for the
-/// one that cannot be streamed; [`Error::Node`] where there are more lengths than inputs; [`Error::TooLargeForTarget`].
+/// [`Error::ScratchTooSmall`] for too short a table; [`Error::Layer`] of [`LayerKey::Input`] for the layer that does not take another length, [`Error::CannotStream`] for the one that
+/// cannot be streamed; [`Error::Node`] where there are more lengths than inputs; [`Error::TooLargeForTarget`].
 pub fn plan(model: &Sequential<'_>, is_integer: impl Fn(u32) -> bool, usage: Usage<'_>, table: &mut [SlotWords]) -> Result<u32, Error> {
     let nodes = model.num_nodes() as usize;
     let Some(table) = table.get_mut(..nodes) else {
@@ -287,7 +287,7 @@ fn called_shape(model: &Sequential<'_>, node: &Node, layer_number: u32, table: &
 /// Refuses the first layer that mixes steps of time, or needs those to come.
 fn check_streaming(model: &Sequential<'_>, table: &mut [SlotWords]) -> Result<(), Error> {
     if !model.layers().any(|layer| is_recurrent(layer.op)) {
-        return Err(Error::Node { node: u32::MAX, key: super::NodeKey::Layers, rule: Rule::Unsupported, found: 0, allowed: 1 });
+        return Err(Error::CannotStream { layer: u32::MAX });
     }
     // Which results have steps of time is kept in their slots.
     for (number, node) in (0u32..).zip(model.nodes()) {
@@ -299,8 +299,7 @@ fn check_streaming(model: &Sequential<'_>, table: &mut [SlotWords]) -> Result<()
                 let (any, all) = (model.links_of(&node).any(read), model.links_of(&node).all(read));
                 let input = model.input_shape(number).unwrap_or(node.shape());
                 if any && !(all && steps_one_by_one(&layer, input)) {
-                    let found = u32::from(layer.op.code());
-                    return Err(Error::Layer { layer: layer_number, key: LayerKey::Type, rule: Rule::Unsupported, found, allowed: 0 });
+                    return Err(Error::CannotStream { layer: layer_number });
                 }
                 any && (!is_recurrent(layer.op) || layer.flags.has(Flags::SEQUENCES))
             }
