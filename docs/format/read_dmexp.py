@@ -31,12 +31,17 @@ def read(data):
         payload = data[24 + header_len:]
         if len(payload) != payload_len: sys.exit(f"{len(payload)} bytes of payload, the file says {payload_len}")
         check("the payload", checksum, payload)
-        header = tomllib.loads(data[24:24 + header_len].decode())
-        size, at, tensors = 4 if header["dtype"] == "f32" else 2, 0, []
-        for tensor in header["tensors"]:
-            n = size * count(tensor["dims"])
-            tensors.append((tensor["name"], header["dtype"], tensor["dims"], 0, payload[at:at + n]))
-            at += n
+        try:                                                 # No checksum is over this header.
+            header = tomllib.loads(data[24:24 + header_len].decode())
+            dtype, at, tensors = header["dtype"], 0, []
+            size = {"f32": 4, "f16": 2, "bf16": 2}[dtype]
+            for name, dims in ((tensor["name"], tensor["dims"]) for tensor in header["tensors"]):
+                n = size * count(dims)
+                tensors.append((name, dtype, dims, 0, payload[at:at + n]))
+                at += n
+            wrong = len({name for name, *_ in tensors}) != len(tensors) and "two tensors have one name"
+        except (ValueError, KeyError, TypeError) as error: wrong = repr(error)
+        if wrong: sys.exit(f"the header is damaged: {wrong}")
         if at != payload_len: sys.exit(f"the tensors take {at} bytes, the payload has {payload_len}")
         return tensors
     index_len, alignment = struct.unpack_from("<II", data, 24)

@@ -54,6 +54,16 @@ fn another_reader_finds_the_same_in_both_formats() {
         line(folder.path(), &format!("export run --checkpoint {tiny} --tokenizer bytes --bos 0 --dtype {words} --out {name}.dmexp")).ok();
         compare(python, &folder.path().join(format!("{name}.dmexp")));
     }
+    // What has no checksum over it is refused in a sentence, too.
+    let one = fs::read(folder.path().join("one.dmexp")).unwrap();
+    for (from, to) in [("dtype = \"f32\"", "dtype = \"f99\""), ("dims = [", "dims = {"), ("name = ", "nime = "), ("format", "f\u{1}rmat")] {
+        let mut bytes = one.clone();
+        let at = bytes.windows(from.len()).position(|piece| piece == from.as_bytes()).unwrap();
+        bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+        fs::write(folder.path().join("damaged.dmexp"), bytes).unwrap();
+        let output = read(python, &folder.path().join("damaged.dmexp"), None);
+        assert!(!output.status.success() && output.stderr.starts_with(b"the header is damaged"), "{to}: {output:?}");
+    }
     let mut bytes = fs::read(folder.path().join("q8.dmexp")).unwrap();
     for at in [40, bytes.len() - 1] {
         bytes[at] ^= 1;

@@ -132,7 +132,7 @@ pub(crate) fn check_dormouse(board: &Board) -> Outcome {
     // The sign of an element of the third row, of f32.
     let row = bytes.len() / 4;
     bytes[2 * row + 3] ^= 0x80;
-    let path = paths::root().join("target/probe/fault.dmexp");
+    let path = model.with_extension("fault.dmexp");
     std::fs::write(&path, &file.bytes).map_err(|error| Failure::cannot_run(format!("{}: {error}", path.display())))?;
     let found = compare(&path, &model, &device, &few)?;
     expect_difference(&found, &Expected { position: 0, stage: "layer", layer: Some(2), tensors: vec![name] })?;
