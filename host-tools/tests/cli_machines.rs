@@ -73,6 +73,16 @@ fn the_first_difference_of_two_files_is_found_and_the_tensor_named() {
     assert!(svg.starts_with("<svg") && svg.contains("embedding") && svg.contains("layer 2") && svg.contains("logits"), "{svg}");
 }
 
+/// Gives a line the checksum of what it says now: a device that computed it would have recorded it so.
+fn seal(line: &mut Value, position: u32, lines: &[&str]) {
+    let head: Value = serde_json::from_str(lines[0]).unwrap();
+    let number = |value: &Value| value.as_u64().unwrap() as u32;
+    let layers: Vec<u32> = line["layers"].as_array().unwrap().iter().map(number).collect();
+    let start = [number(&head["fingerprint"]), position, number(&line["token"]), layers.len() as u32];
+    let numbers: Vec<u8> = start.into_iter().chain(layers).flat_map(u32::to_le_bytes).collect();
+    line["crc32"] = json!(dmexp_format::crc32::checksum(&[&numbers, line["logits"].as_str().unwrap().as_bytes()]));
+}
+
 #[test]
 fn a_transcript_is_compared_with_what_is_computed_later() {
     let folder = prepared();
@@ -87,9 +97,7 @@ fn a_transcript_is_compared_with_what_is_computed_later() {
     let strange = lines[2].replacen("\"token\":2", "\"token\":256", 1);
     let (added, missing) = ([&lines[..], &lines[4..]].concat(), [&lines[..2], &lines[3..]].concat());
     let with = [&lines[..2], &[strange.as_str()], &lines[3..]].concat();
-    for (lines, parts) in
-        [(added, ["lines were added", "at line 6"]), (missing, ["the file is cut", "at line 4"]), (with, ["256", "at line 3"])]
-    {
+    for (lines, parts) in [(added, ["checksum", "at line 6"]), (missing, ["checksum", "at line 3"]), (with, ["256", "at line 3"])] {
         fs::write(folder.path().join("damaged.jsonl"), lines.join("\n")).unwrap();
         compare(folder.path(), "--export a.dmexp --replay damaged.jsonl").refused(2, &[&["damaged.jsonl"], &parts[..]].concat());
     }
@@ -101,6 +109,7 @@ fn a_transcript_is_compared_with_what_is_computed_later() {
     changed["layers"][2] = json!(sum ^ 1);
     let logits = changed["logits"].as_str().unwrap().to_owned();
     changed["logits"] = json!(logits.replacen(&logits[..8], "0000803f", 1));
+    seal(&mut changed, 2, &lines);
     let changed = changed.to_string();
     let text = [lines[0], lines[1], lines[2], changed.as_str(), lines[4]].join("\n");
     fs::write(folder.path().join("t.jsonl"), text).unwrap();

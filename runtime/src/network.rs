@@ -121,6 +121,7 @@ impl<'a> Network<'a> {
     }
 
     /// Does a part of feeding `token` at `position`, which the caller has checked: the embedding (0), then a layer after the other. So many tokens are `known`.
+    #[cfg_attr(not(feature = "dormouse"), allow(unused_variables, reason = "Llamas need not know how many tokens follow"))]
     pub(crate) fn feed_part(&self, state: &mut State<'_>, part: u32, token: u32, (position, known): (u32, u32)) {
         match (self, state) {
             #[cfg(feature = "llama")]

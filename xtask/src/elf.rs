@@ -10,6 +10,9 @@ use std::path::Path;
 const MODEL_SECTION: &str = ".dmexp_model";
 const MODEL_SYMBOLS: [&str; 2] = ["DMEXP_MODEL", "DMEXP_TENSOR_"];
 
+/// The end of the readable name of a model's table of tensors.
+const TABLE_SYMBOL: &str = "::bind::TENSORS";
+
 /// The end of the readable name of the arena's static.
 const ARENA_SYMBOL: &str = "::ARENA";
 
@@ -105,7 +108,8 @@ impl Firmware {
             }
             seen += 1;
             self.adds_in_rom |= mangled == "__addsf3" && symbol.section_index().is_none();
-            if MODEL_SYMBOLS.iter().any(|name| mangled.contains(name)) {
+            let name = format!("{:#}", rustc_demangle::demangle(mangled));
+            if MODEL_SYMBOLS.iter().any(|part| mangled.contains(part)) || name.ends_with(TABLE_SYMBOL) {
                 let section = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
                 match section.as_ref().and_then(|section| section.name().ok()) {
                     Some(".rodata") => {
@@ -116,7 +120,6 @@ impl Firmware {
                     _ => {}
                 }
             }
-            let name = format!("{:#}", rustc_demangle::demangle(mangled));
             if name.ends_with(ARENA_SYMBOL) {
                 self.arena += symbol.size();
             }

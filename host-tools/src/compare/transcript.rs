@@ -4,7 +4,7 @@ use super::machines::Kept;
 use super::side::{About, Side};
 use crate::error::{Class, Error, Result};
 use dmexp::probe::checksum;
-use dmexp_format::KvDType;
+use dmexp_format::{KvDType, crc32};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -38,6 +38,17 @@ struct Line {
     layers: Vec<u32>,
     /// Little-endian f32 in hexadecimal digits; null where they are not finite.
     logits: Option<String>,
+    /// [`Line::seal`].
+    crc32: u32,
+}
+
+impl Line {
+    /// The checksum of what was recorded at a position, so that a damaged transcript is not taken for a device that computes something else.
+    fn seal(&self, fingerprint: u32, position: u32) -> u32 {
+        let numbers = [fingerprint, position, self.token, self.layers.len() as u32].into_iter().chain(self.layers.iter().copied());
+        let numbers: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
+        crc32::checksum(&[&numbers, self.logits.as_deref().unwrap_or("null").as_bytes()])
+    }
 }
 
 /// Writes what a side computed.
@@ -60,8 +71,9 @@ pub fn write(out: &mut dyn Write, about: &About, kept: &[Kept]) -> std::io::Resu
         positions: kept.len() as u32,
     };
     serde_json::to_writer(&mut *out, &head)?;
-    for Kept { token, layers, logits } in kept {
-        let line = Line { token: *token, layers: layers.clone(), logits: logits.as_deref().map(digits) };
+    for (position, Kept { token, layers, logits }) in (0..).zip(kept) {
+        let mut line = Line { token: *token, layers: layers.clone(), logits: logits.as_deref().map(digits), crc32: 0 };
+        line.crc32 = line.seal(fingerprint, position);
         out.write_all(b"\n")?;
         serde_json::to_writer(&mut *out, &line)?;
     }
@@ -114,6 +126,9 @@ impl Transcript {
             }
             if line.token >= head.vocab_size {
                 return Err(damaged(number, format!("token {} is not in the vocabulary of {}", line.token, head.vocab_size)));
+            }
+            if line.crc32 != line.seal(head.fingerprint, positions.len() as u32) {
+                return Err(damaged(number, format!("is not what was recorded at position {}: its checksum is another", positions.len())));
             }
             positions.push(Kept { token: line.token, layers: line.layers, logits });
         }
@@ -275,6 +290,15 @@ mod tests {
             std::fs::write(&path, text.replace(from, to)).unwrap();
             let error = Transcript::open(&path).unwrap_err();
             assert!(error.class() == Class::Damaged && error.to_string().contains(part), "{error}");
+        }
+        // One changed digit of what is well formed.
+        for (from, to) in
+            [("0000c03f", "0000c13f"), ("[5,6]", "[5,7]"), ("\"token\":2", "\"token\":0"), ("fingerprint\":7", "fingerprint\":8")]
+        {
+            assert!(text.contains(from), "{text}");
+            std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
+            let error = Transcript::open(&path).unwrap_err();
+            assert!(error.class() == Class::Damaged && error.to_string().contains("checksum"), "{error}");
         }
         for (text, class) in
             [("{}", Class::NotAModel), ("", Class::NotAModel), (&text.replace("transcript\":1", "transcript\":2"), Class::NotAModel)]

@@ -25,6 +25,7 @@ pub struct Crew<'a> {
 }
 
 /// The most vectors that a matrix is multiplied by at once.
+#[cfg(not(target_os = "none"))]
 pub(crate) const MOST: usize = 64;
 /// Products of which a thread takes a piece: fewer are done before another thread has heard of them.
 #[cfg(not(target_os = "none"))]

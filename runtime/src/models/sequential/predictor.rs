@@ -2,13 +2,15 @@
 
 use super::step::Step;
 #[cfg(feature = "files")]
+use crate::format::DType;
+#[cfg(feature = "files")]
 use crate::format::Rule;
 #[cfg(feature = "files")]
 use crate::format::arch::sequential::{LayerKey, Sequential, check_tensors, plan};
 use crate::format::arch::sequential::{NODE_LIMIT, Role, SlotWords, Usage, Wanted};
 #[cfg(feature = "files")]
 use crate::format::file::{IndexedTensors, ModelFile};
-use crate::format::{DType, Dims, Error, TensorView};
+use crate::format::{Dims, Error, TensorView};
 
 /// A sequential or graph network bound to its weights: small, and to be copied.
 #[derive(Clone, Copy, Debug)]
