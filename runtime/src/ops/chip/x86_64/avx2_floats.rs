@@ -22,6 +22,28 @@ pub(super) trait Stored {
     /// # Safety
     /// There are eight elements at `from`, and the machine has AVX2 and F16C.
     unsafe fn widen8(from: *const u8) -> __m256;
+
+    /// The first `count` of eight, which alone are read, and zeros for the others.
+    ///
+    /// # Safety
+    /// There are `count` elements at `from`, at most eight, and the machine has AVX2 and F16C.
+    #[inline(always)]
+    unsafe fn widen_part(from: *const u8, count: usize) -> __m256 {
+        let mut eight = [0u8; 32];
+        // SAFETY: the caller's promise; an element has at most 4 bytes.
+        unsafe {
+            core::ptr::copy_nonoverlapping(from, eight.as_mut_ptr(), count * Self::BYTES);
+            Self::widen8(eight.as_ptr())
+        }
+    }
+}
+
+/// Ones in the first `count` of eight lanes, at most eight.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn first(count: usize) -> __m256i {
+    let places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), places)
 }
 
 /// Single precision.
@@ -37,6 +59,12 @@ impl Stored for F32 {
     unsafe fn widen8(from: *const u8) -> __m256 {
         // SAFETY: the caller's promise.
         unsafe { _mm256_loadu_ps(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen_part(from: *const u8, count: usize) -> __m256 {
+        // SAFETY: the caller's promise; what the mask leaves out is not read.
+        unsafe { _mm256_maskload_ps(from.cast(), first(count)) }
     }
 }
 
@@ -132,15 +160,9 @@ pub(super) unsafe fn lanes<S: Stored, const R: usize, const STREAM: bool>(row: *
         }
         if !rest.is_empty() {
             // Zeros behind the end add +0 to their lanes, which changes no bit.
-            let mut x = [0f32; 8];
-            for (to, from) in x.iter_mut().zip(rest) {
-                *to = *from;
-            }
-            let x = _mm256_loadu_ps(x.as_ptr());
+            let x = F32::widen_part(rest.as_ptr().cast(), rest.len());
             for (r, sum) in sums.iter_mut().enumerate() {
-                let mut w = [0u8; 32];
-                core::ptr::copy_nonoverlapping(at.add(r * stride), w.as_mut_ptr(), rest.len() * S::BYTES);
-                *sum = _mm256_add_ps(*sum, _mm256_mul_ps(S::widen8(w.as_ptr()), x));
+                *sum = _mm256_add_ps(*sum, _mm256_mul_ps(S::widen_part(at.add(r * stride), rest.len()), x));
             }
         }
         sums
