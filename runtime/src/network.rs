@@ -123,6 +123,8 @@ impl<'a> Network<'a> {
     /// Does a part of feeding `token` at `position`, which the caller has checked: the embedding (0), then a layer after the other. So many tokens are `known`.
     #[cfg_attr(not(feature = "dormouse"), allow(unused_variables, reason = "Llamas need not know how many tokens follow"))]
     pub(crate) fn feed_part(&self, state: &mut State<'_>, part: u32, token: u32, (position, known): (u32, u32)) {
+        // Each architecture takes one of them.
+        let _ = (token, known);
         match (self, state) {
             #[cfg(feature = "llama")]
             (Self::Llama(network), State::Llama(state)) => match part.checked_sub(1) {
@@ -133,7 +135,6 @@ impl<'a> Network<'a> {
             #[cfg(feature = "dormouse")]
             (Self::Dormouse(network), State::Dormouse(state)) => {
                 let wanted = position.wrapping_add(1);
-                let _ = token;
                 if part > 0 {
                     if state.is_begun() && state.goal() == wanted {
                         network.iterate(state);

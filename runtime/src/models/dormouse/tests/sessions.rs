@@ -113,7 +113,6 @@ fn two_banks_give_the_bits_of_one() {
             let mut session = Session::new_in_banks(&model, past.as_mut_slice(), work.as_mut_slice(), Sampler::greedy()).unwrap();
             session.push_tokens(&tokens).unwrap();
             assert_eq!(bits(session.logits().unwrap()), one_by_one(&model, &tokens)[10], "{decoding:?} {}", made.text);
-            drop(session);
             let (all_past, all_work) = (past.len(), work.len());
             for (less_past, less_work) in [(1, 0), (0, 1)] {
                 let (past, work) = (&mut past[..all_past - less_past], &mut work[..all_work - less_work]);
