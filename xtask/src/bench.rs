@@ -57,6 +57,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
         }
     }
     let mut chosen = chip::measurements();
+    chosen.extend(crate::networks::measurements());
     chosen.extend(host::measurements());
     chosen.extend(dormouse::measurements());
     chosen.extend(export::measurements());

@@ -6,7 +6,7 @@ use crate::elf::Firmware;
 use crate::emulator::{self, Load};
 use crate::failure::{Failure, Outcome};
 use crate::models::{self, Source};
-use crate::{made, paths, process, qemu};
+use crate::{made, networks, paths, process, qemu};
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ there; `shifted` means that it lies at an odd address. A board without room for 
 products and the like of 200,000 pairs of numbers come first. Fails when a bit differs.
 
 On an386 the built-in model then runs once more with matrices in RAM (the option `ram` of include_model!), and a made model of
-dormouse, decoded exactly.
+dormouse, decoded exactly. On an386, an385-v6m, virt-imac and microbit small networks replay their golden vectors, which the
+host computed.
 
 The whole context is compared on an386; on the other boards that of one model in integer weights and of the tiny model, and
 of the rest the first positions: 32 where there is a floating-point unit, 4 where floats are computed by subroutines.
@@ -55,6 +56,9 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
         equal.extend(check(board, models::ALL, full)?);
         if board.name == made::BOARD {
             equal.extend(check_dormouse(board)?);
+        }
+        if networks::BOARDS.contains(&board.name) {
+            networks::check(board)?;
         }
     }
     if flags.iter().any(|flag| flag == "--write") { table::write(&equal) } else { Ok(()) }

@@ -10,6 +10,7 @@ mod emulator;
 mod failure;
 mod made;
 mod models;
+mod networks;
 mod new_firmware;
 mod paths;
 mod plan;

@@ -74,7 +74,7 @@ pub(crate) fn check(board: &Board) -> Outcome {
 }
 
 /// Prints and refuses more code than a mark allows.
-fn keep(board: &Board, what: &str, bytes: u64, most: u64) -> Outcome {
+pub(crate) fn keep(board: &Board, what: &str, bytes: u64, most: u64) -> Outcome {
     if bytes > most {
         return Err(Failure::found_wrong(format!(
             "{}: {bytes} bytes of {what}, {} more than its mark of {most}",
@@ -101,7 +101,7 @@ pub(crate) fn check_refuses_seeded_panic(board: &Board) -> Outcome {
     }
 }
 
-fn refuse_panic_paths(board: &Board, firmware: &Firmware) -> Outcome {
+pub(crate) fn refuse_panic_paths(board: &Board, firmware: &Firmware) -> Outcome {
     if firmware.panic_paths.is_empty() {
         println!("  no panic path is linked");
         return Ok(());

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that is checked, step by step.
 
 use crate::failure::{Failure, Outcome};
-use crate::{bench, bits, board, c, made, models, new_firmware, paths, probe, process, qemu, real, setup, size};
+use crate::{bench, bits, board, c, made, models, networks, new_firmware, paths, probe, process, qemu, real, setup, size};
 use serde_json::Value;
 use std::ffi::OsString;
 
@@ -114,6 +114,12 @@ fn steps() -> Vec<Step> {
             step(&format!("marks-{}", board.name), board.target, || bench::chip::check_marks(board)),
             step(&format!("probe-{}", board.name), board.target, || probe::check(board)),
         ]);
+        if networks::BOARDS.contains(&board.name) {
+            steps.push(step(&format!("networks-{}", board.name), board.target, || {
+                networks::check_example(board)?;
+                networks::check(board)
+            }));
+        }
         if NEW_FIRMWARE.contains(&board.name) {
             steps.push(step(&format!("new-firmware-{}", board.name), board.target, || new_firmware::check(board)));
         }

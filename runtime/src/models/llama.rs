@@ -353,7 +353,8 @@ impl Llama<'_> {
         let (keys, values) = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
         let positions = (first as usize, position as usize);
         #[cfg(not(target_os = "none"))]
-        let shared = self.crew.attention(attended, q, (keys, values), heads, positions, state.block.as_mut().map(block::Block::slots));
+        let shared =
+            self.crew.attention(attended, q, (keys, values), heads, positions, state.block.as_mut().map(|block| &mut *block.scratch));
         #[cfg(target_os = "none")]
         let shared = false;
         if !shared {

@@ -38,7 +38,7 @@ enum Command {
     /// Make networks of made-up weights, which boards compare with the host
     Networks {
         /// Where the files go
-        #[arg(long, default_value = "target/models")]
+        #[arg(long, default_value = "target/models/networks")]
         out: PathBuf,
     },
     /// Print stories of the grammar, and how many different sentences there are
@@ -106,7 +106,7 @@ fn main() -> Result<()> {
             tones::network(&weights).save(&out)
         }
         Command::Networks { out } => {
-            [made::recurrent(), made::image(), made::autoencoder()].iter().try_for_each(|network| network.save(&out))
+            [made::recurrent(), made::image(), made::dense(), made::autoencoder()].iter().try_for_each(|network| network.save(&out))
         }
         Command::Corpus { tiny, print, count } => {
             corpus(tiny, print, count);

@@ -4,16 +4,13 @@ use super::step::Call;
 use super::walk::{Walk, strides};
 use crate::format::Error;
 use crate::format::arch::sequential::NO_AXIS;
-use crate::ops::parts::{next_mut, parts};
+use crate::ops::parts::{copy, next_mut, parts};
 
 /// `out[i] = x[the i-th offset]`.
 pub(super) fn take(out: &mut [f32], x: &[f32], offsets: Walk) {
-    let mut out = out.iter_mut();
-    offsets.for_each(|at| {
-        if let Some(y) = out.next() {
-            *y = x.get(at).copied().unwrap_or(0.0);
-        }
-    });
+    for (y, at) in out.iter_mut().zip(offsets) {
+        *y = x.get(at).copied().unwrap_or(0.0);
+    }
 }
 
 /// The axes in another order.
@@ -29,7 +26,7 @@ pub(super) fn permute(call: &mut Call<'_, '_>) -> Result<(), Error> {
 pub(super) fn repeat(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let mut rest = &mut *call.out;
     while !rest.is_empty() && !call.x.is_empty() {
-        next_mut(&mut rest, call.x.len()).copy_from_slice(call.x);
+        copy(next_mut(&mut rest, call.x.len()), call.x);
     }
     Ok(())
 }
@@ -92,7 +89,7 @@ pub(super) fn concatenate(call: &mut Call<'_, '_>) -> Result<(), Error> {
     for x in parts(call.x, block) {
         let row = next_mut(&mut rest, whole);
         if let Some(y) = row.get_mut(start..start.saturating_add(x.len())) {
-            y.copy_from_slice(x);
+            copy(y, x);
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use crate::format::Dims;
 use crate::format::arch::sequential::{Layer, Padding, pad_before};
+use crate::ops::parts::{copy, next_mut};
 
 /// The spatial axes of a layer, filled up to three in front, so that the last is always the innermost.
 #[derive(Clone, Copy, Debug)]
@@ -90,13 +91,11 @@ impl Grid {
         let (n, stride, before) = (of(&self.input), of(&self.stride), self.before.get(axis).copied().unwrap_or(0));
         let reach = tap.wrapping_mul(of(&self.dilation));
         let place = if self.transposed {
-            // Sizes are below 2^24; the shorter division is the faster one on hosts.
-            let (place, stride) = (out.wrapping_add(before).checked_sub(reach)? as u32, stride as u32);
-            let within = place.checked_div(stride)?;
-            if within.wrapping_mul(stride) != place {
+            let place = out.wrapping_add(before).checked_sub(reach)?;
+            if place.checked_rem(stride)? != 0 {
                 return None;
             }
-            within as usize
+            place.checked_div(stride)?
         } else {
             out.wrapping_mul(stride).wrapping_add(reach).checked_sub(before)?
         };
@@ -149,7 +148,7 @@ impl Grid {
         let mut rest = &mut *patch;
         for a in 0..taps_a {
             for b in 0..taps_b {
-                let taps = crate::ops::parts::next_mut(&mut rest, run);
+                let taps = next_mut(&mut rest, run);
                 let row =
                     self.row(out, a, b).map(|row| row.wrapping_mul(row_len)).and_then(|first| x.get(first..first.wrapping_add(row_len)));
                 let Some(row) = row else {
@@ -158,19 +157,19 @@ impl Grid {
                 };
                 if contiguous {
                     let mut taps = taps;
-                    crate::ops::parts::next_mut(&mut taps, outside.wrapping_mul(channels)).fill(0.0);
+                    next_mut(&mut taps, outside.wrapping_mul(channels)).fill(0.0);
                     let first = start.wrapping_mul(channels);
                     let found = row.get(first..first.wrapping_add(inside.wrapping_mul(channels))).unwrap_or(&[]);
-                    crate::ops::parts::next_mut(&mut taps, found.len()).copy_from_slice(found);
+                    copy(next_mut(&mut taps, found.len()), found);
                     taps.fill(0.0);
                     continue;
                 }
                 let mut taps = taps;
                 for c in 0..taps_c {
-                    let tap = crate::ops::parts::next_mut(&mut taps, channels);
+                    let tap = next_mut(&mut taps, channels);
                     let first = self.along(2, z, c).map(|place| place.wrapping_mul(channels));
                     match first.and_then(|first| row.get(first..first.wrapping_add(channels))) {
-                        Some(found) => tap.copy_from_slice(found),
+                        Some(found) => copy(tap, found),
                         None => tap.fill(0.0),
                     }
                 }

@@ -6,6 +6,7 @@ use crate::arena::Memory;
 use crate::format::arch::sequential::{SLOT_WORDS, Slot, SlotWords, works_in_place};
 use crate::format::{Dims, Error, TensorView};
 use crate::ops::check::{all_finite, self_check};
+use crate::ops::parts::copy;
 use core::ops::Range;
 
 /// A predictor with its memory, in which inputs and results lie too.
@@ -52,6 +53,11 @@ impl<'m> Prediction<'m> {
     /// The predictor.
     pub const fn predictor(&self) -> &Predictor<'m> {
         &self.predictor
+    }
+
+    /// Bytes of memory that inputs, results and work space take, without the plan.
+    pub const fn memory_len(&self) -> usize {
+        size_of_val::<[f32]>(self.memory)
     }
 
     /// The shape of input `number`, without the batch axis; `None` past the last.
@@ -147,9 +153,10 @@ impl<'m> Prediction<'m> {
             let Some(from) = self.predictor.link(node, place).and_then(|from| self.slot(from)) else { continue };
             let (mut x, out) = (range(&from), range(&own));
             if place == 0 && works_in_place(step.layer.op) && x.len() == out.len() {
-                if x.start != out.start {
-                    self.memory.copy_within(x.clone(), out.start);
+                if let Ok([x, out]) = self.memory.get_disjoint_mut([x, out.clone()]) {
+                    copy(out, x);
                 }
+                // Where both are one place, it is there already.
                 x = 0..0;
             }
             let scratch = if scratch.is_empty() { 0..0 } else { scratch.clone() };

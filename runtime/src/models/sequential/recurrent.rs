@@ -8,7 +8,7 @@ use crate::ops::activation::Activation;
 use crate::ops::elementwise::sigmoids;
 use crate::ops::ffn;
 use crate::ops::matvec::matvec;
-use crate::ops::parts::next_mut;
+use crate::ops::parts::{copy, next_mut};
 
 /// Calls `step` with the state, the rest of the work space and the input, for every step of time, and writes the hidden state: the first of the state's vectors.
 fn over_time(call: &mut Call<'_, '_>, states: usize, mut step: impl FnMut(&mut [f32], &mut [f32], &[f32])) {
@@ -50,7 +50,7 @@ pub(super) fn simple(call: &mut Call<'_, '_>) -> Result<(), Error> {
         let (z, again) = (next_mut(&mut work, units), next_mut(&mut work, units));
         sums(z, again, x, h, work, &tensors);
         activate(z, units, number);
-        h.copy_from_slice(z);
+        copy(h, z);
     });
     Ok(())
 }
@@ -73,7 +73,7 @@ pub(super) fn lstm(call: &mut Call<'_, '_>) -> Result<(), Error> {
         for (((c, i), f), g) in c.iter_mut().zip(i).zip(f).zip(&*g) {
             *c = (*f * *c) + (*i * *g);
         }
-        h.copy_from_slice(c);
+        copy(h, c);
         activate(h, units, number);
         for (h, o) in h.iter_mut().zip(rest) {
             *h *= *o;

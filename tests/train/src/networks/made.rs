@@ -91,6 +91,15 @@ pub fn image() -> Network {
     maker.network("image", &[12, 10, 1], 3)
 }
 
+/// Dense layers alone.
+pub fn dense() -> Network {
+    let mut maker = Maker::new(14);
+    maker.dense(4, 16, "relu");
+    maker.dense(16, 16, "tanh");
+    maker.dense(16, 3, "softmax");
+    maker.network("dense", &[4], 3)
+}
+
 /// The shape of `MLPerf` Tiny's anomaly detector: 640-128x4-8-128x4-640.
 pub fn autoencoder() -> Network {
     let mut maker = Maker::new(13);
