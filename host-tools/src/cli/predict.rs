@@ -195,7 +195,7 @@ fn watch(command: &Predict, loaded: &Loaded, predictor: Predictor<'_>) -> Outcom
     let recurrent = predict::has(loaded, |op| matches!(op, Op::SimpleRnn | Op::Lstm | Op::Gru))?;
     let predictor = predictor.with_usage(Usage { streaming: recurrent, ..Usage::default() });
     let refused = |error: dmexp::format::Error| match error {
-        dmexp::format::Error::Layer { layer, .. } if recurrent => {
+        dmexp::format::Error::CannotStream { layer } if layer < u32::MAX => {
             let op = loaded.file().ok().and_then(|file| file.sequential().ok()?.layer(layer)).map_or(Op::Identity, |layer| layer.op);
             let what = format!("layer {layer} ({op:?}) needs the whole sequence, so the model cannot take it step by step");
             Error::new(Class::Request, what).advise("use --input").in_file(&command.export)

@@ -38,7 +38,7 @@ impl Pool {
     pub fn of(threads: usize) -> &'static Self {
         static POOLS: Mutex<BTreeMap<usize, &'static Pool>> = Mutex::new(BTreeMap::new());
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-        *pools.entry(threads).or_insert_with(|| Self::begin(threads))
+        pools.entry(threads).or_insert_with(|| Self::begin(threads))
     }
 
     fn begin(threads: usize) -> &'static Self {

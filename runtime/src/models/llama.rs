@@ -353,8 +353,7 @@ impl Llama<'_> {
         let (keys, values) = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
         let positions = (first as usize, position as usize);
         #[cfg(not(target_os = "none"))]
-        let shared =
-            self.crew.attention(attended, q, (keys, values), heads, positions, state.block.as_mut().map(|block| &mut *block.scratch));
+        let shared = self.crew.attention(attended, q, (keys, values), heads, positions, state.block.as_mut().map(block::Block::slots));
         #[cfg(target_os = "none")]
         let shared = false;
         if !shared {

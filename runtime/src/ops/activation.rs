@@ -44,7 +44,14 @@ impl<'a> Activation<'a> {
     /// The vector as integers for `w`, a q8 or q4 matrix.
     #[cfg(any(feature = "q8", feature = "q4"))]
     pub(crate) fn integers(&mut self, w: &TensorView<'_>) -> Integers<'_> {
-        let form = chip::form(w);
+        self.integers_as(w, chip::form(w))
+    }
+
+    /// The same with the codes in another form than the kernel for a single vector wants.
+    #[cfg(any(feature = "q8", feature = "q4"))]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "all of `integers` on a chip")]
+    pub(crate) fn integers_as(&mut self, w: &TensorView<'_>, form: Form) -> Integers<'_> {
         if self.made_for != Some(form) {
             self.made_for = Some(form);
             self.scale = chip::quantise(self.codes, self.x, form);

@@ -27,6 +27,16 @@ pub struct Crew<'a> {
 /// The most vectors that a matrix is multiplied by at once.
 #[cfg(not(target_os = "none"))]
 pub(crate) const MOST: usize = 64;
+/// Memory that the product of a matrix and many vectors may need.
+#[cfg(not(target_os = "none"))]
+#[derive(Debug)]
+pub(crate) struct Scratch<'s> {
+    /// For the vectors in another form: as many words as they have elements, each rounded up to a multiple of 32.
+    pub(crate) planes: &'s mut [f32],
+    /// A piece for each of [`Crew::slots`] threads, for some rows of the matrix.
+    pub(crate) slots: &'s mut [f32],
+}
+
 /// Products of which a thread takes a piece: fewer are done before another thread has heard of them.
 #[cfg(not(target_os = "none"))]
 const WORTH_SHARING: usize = 32_768;
@@ -71,7 +81,13 @@ impl<'a> Crew<'a> {
 
     /// Each row of `out` = [`matvec`] of an input, without a bias: a piece of the matrix is multiplied by all of them before the next is read.
     #[cfg(all(feature = "llama", not(target_os = "none")))]
-    pub(crate) fn matmul(self, out: &mut [f32], w: &TensorView<'_>, x: &mut [Activation<'_>]) {
+    pub(crate) fn matmul(self, out: &mut [f32], w: &TensorView<'_>, x: &mut [Activation<'_>], scratch: &mut Scratch<'_>) {
+        #[cfg(x86_64_host)]
+        if chip::matmul(self.executor, out, w, x, scratch, self.slots()) {
+            return;
+        }
+        #[cfg(not(x86_64_host))]
+        let _ = scratch;
         let rows = out.len().checked_div(x.len()).unwrap_or(0);
         if w.dtype() == DType::T2 || x.len() > MOST {
             for (out, x) in out.chunks_exact_mut(rows.max(1)).zip(x) {

@@ -10,7 +10,7 @@ use crate::format::{Error, TensorView};
 use crate::ops::activation::Activation;
 use crate::ops::attention::Heads;
 use crate::ops::check::all_finite;
-use crate::ops::crew::MOST;
+use crate::ops::crew::{MOST, Scratch};
 use crate::ops::ffn::{add, gate};
 use crate::ops::matvec::{add_vector, widen_row};
 use crate::ops::rope::{rotate, rotation};
@@ -28,8 +28,9 @@ pub(crate) struct BlockLayout {
     xb: usize,
     shared: usize,
     codes: usize,
+    planes: usize,
     logits: usize,
-    scratch: usize,
+    slots: usize,
     words: usize,
 }
 
@@ -50,16 +51,17 @@ impl BlockLayout {
             many * dim.max(q_dim),
             many * (q_dim + 2 * kv_dim).max(dim).max(2 * hidden),
             many * u64::from(activation_words(widest)),
+            many * u64::from(widest.next_multiple_of(32)),
             if many == 0 { 0 } else { LOGITS as u64 * u64::from(config.vocab_size) },
-            slots as u64 * (u64::from(context) + 8 * head_dim),
+            slots as u64 * (u64::from(context) + 8 * head_dim).max(if many == 0 { 0 } else { 8 * u64::from(widest) }),
         ];
         let words = parts.into_iter().fold(0u64, u64::saturating_add);
         let addressable = (isize::MAX as u64) / size_of::<u32>() as u64;
         if words > addressable {
             return Err(Error::TooLargeForTarget { needed: words, addressable });
         }
-        let [rotation, x, xb, shared, codes, logits, scratch] = parts.map(|part| part as usize);
-        Ok(Self { positions, rotation, x, xb, shared, codes, logits, scratch, words: words as usize })
+        let [rotation, x, xb, shared, codes, planes, logits, slots] = parts.map(|part| part as usize);
+        Ok(Self { positions, rotation, x, xb, shared, codes, planes, logits, slots, words: words as usize })
     }
 
     /// All of it, in bytes.
@@ -80,8 +82,8 @@ pub(crate) struct Block<'m> {
     shared: &'m mut [f32],
     codes: &'m mut [f32],
     logits: &'m mut [f32],
-    /// What each thread needs for attention.
-    pub(crate) scratch: &'m mut [f32],
+    /// What the threads need.
+    scratch: Scratch<'m>,
 }
 
 impl<'m> Block<'m> {
@@ -96,8 +98,13 @@ impl<'m> Block<'m> {
             shared: rest.floats(layout.shared),
             codes: rest.floats(layout.codes),
             logits: rest.floats(layout.logits),
-            scratch: rest.floats(layout.scratch),
+            scratch: Scratch { planes: rest.floats(layout.planes), slots: rest.floats(layout.slots) },
         }
+    }
+
+    /// Memory for each thread.
+    pub(crate) fn slots(&mut self) -> &mut [f32] {
+        self.scratch.slots
     }
 
     /// The most positions at once.
@@ -155,9 +162,9 @@ impl Llama<'_> {
         let (keys, rest) = split(rest, kv_dim.wrapping_mul(count));
         let (values, _) = split(rest, kv_dim.wrapping_mul(count));
         let mut input = inputs(normed, dim, block.codes);
-        self.project_block(queries, TensorKind::Wq, layer, &mut input, count);
-        self.project_block(keys, TensorKind::Wk, layer, &mut input, count);
-        self.project_block(values, TensorKind::Wv, layer, &mut input, count);
+        self.project_block(queries, TensorKind::Wq, layer, &mut input, count, &mut block.scratch);
+        self.project_block(keys, TensorKind::Wk, layer, &mut input, count, &mut block.scratch);
+        self.project_block(values, TensorKind::Wv, layer, &mut input, count, &mut block.scratch);
         let half = heads.head_dim / 2;
         let rotations = block.cos.chunks_exact(half.max(1)).zip(block.sin.chunks_exact(half.max(1)));
         let rows = queries.chunks_exact_mut(q_dim).zip(keys.chunks_exact_mut(kv_dim)).zip(values.chunks_exact_mut(kv_dim));
@@ -173,9 +180,9 @@ impl Llama<'_> {
         }
         let (attended, _) = split(block.xb, q_dim.wrapping_mul(count));
         let kv = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
-        self.crew.attention_block(attended, queries, kv, heads, (position as usize, config.sliding_window as usize), block.scratch);
+        self.crew.attention_block(attended, queries, kv, heads, (position as usize, config.sliding_window as usize), block.scratch.slots);
         let (projected, _) = split(block.shared, dim.wrapping_mul(count));
-        self.project_block(projected, TensorKind::Wo, layer, &mut inputs(attended, q_dim, block.codes), count);
+        self.project_block(projected, TensorKind::Wo, layer, &mut inputs(attended, q_dim, block.codes), count, &mut block.scratch);
         add(block.x, projected);
     }
 
@@ -188,11 +195,11 @@ impl Llama<'_> {
         let (hidden, rest) = split(block.shared, hidden_dim.wrapping_mul(count));
         let (up, _) = split(rest, hidden_dim.wrapping_mul(count));
         let mut input = inputs(normed, dim, block.codes);
-        self.project_block(hidden, TensorKind::W1, layer, &mut input, count);
-        self.project_block(up, TensorKind::W3, layer, &mut input, count);
+        self.project_block(hidden, TensorKind::W1, layer, &mut input, count, &mut block.scratch);
+        self.project_block(up, TensorKind::W3, layer, &mut input, count, &mut block.scratch);
         gate(hidden, up);
         let (down, _) = split(block.xb, dim.wrapping_mul(count));
-        self.project_block(down, TensorKind::W2, layer, &mut inputs(hidden, hidden_dim, block.codes), count);
+        self.project_block(down, TensorKind::W2, layer, &mut inputs(hidden, hidden_dim, block.codes), count, &mut block.scratch);
         add(block.x, down);
     }
 
@@ -217,7 +224,7 @@ impl Llama<'_> {
             let (normed, _) = split(block.xb, x.len());
             self.norm_block(normed, TensorKind::Norm, 0, x);
             let (logits, _) = split(block.logits, vocab_size.wrapping_mul(count));
-            self.project_block(logits, classifier, 0, &mut inputs(normed, dim, block.codes), count);
+            self.project_block(logits, classifier, 0, &mut inputs(normed, dim, block.codes), count, &mut block.scratch);
             for logits in logits.chunks_exact(vocab_size.max(1)) {
                 if !all_finite(logits) {
                     return Err(Error::NonFiniteLogits { position }.into());
@@ -230,9 +237,9 @@ impl Llama<'_> {
     }
 
     /// Each row of `out` = the product of this matrix and an input.
-    fn project_block(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &mut Inputs<'_>, count: usize) {
+    fn project_block(&self, out: &mut [f32], kind: TensorKind, layer: u32, x: &mut Inputs<'_>, count: usize, scratch: &mut Scratch<'_>) {
         let w: TensorView<'_> = *self.tensor(kind, layer, &mut None);
-        self.crew.matmul(out, &w, x.get_mut(..count).unwrap_or_default());
+        self.crew.matmul(out, &w, x.get_mut(..count).unwrap_or_default(), scratch);
     }
 
     /// Each row of `out` = a row of `x` normed with this gain.

@@ -113,6 +113,11 @@ pub(super) fn window(x: &[f32], grid: &Grid, place: Place, channels: &Channels, 
             }
         }
     });
+    trees(lanes)
+}
+
+/// Eight canonical sums at once: lane `i` of sum `j` is `lanes[i][j]`.
+pub(super) fn trees(lanes: [[f32; BLOCK]; 8]) -> [f32; BLOCK] {
     let mut sums = [0.0; BLOCK];
     let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
     let low = l0.into_iter().zip(l1).zip(l2).zip(l3);

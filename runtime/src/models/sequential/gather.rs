@@ -8,9 +8,12 @@ use crate::ops::parts::{copy, next_mut, parts};
 
 /// `out[i] = x[the i-th offset]`.
 pub(super) fn take(out: &mut [f32], x: &[f32], offsets: Walk) {
-    for (y, at) in out.iter_mut().zip(offsets) {
-        *y = x.get(at).copied().unwrap_or(0.0);
-    }
+    let mut out = out.iter_mut();
+    offsets.for_each(|at| {
+        if let Some(y) = out.next() {
+            *y = x.get(at).copied().unwrap_or(0.0);
+        }
+    });
 }
 
 /// The axes in another order.

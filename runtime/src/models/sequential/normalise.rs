@@ -15,8 +15,33 @@ const BLOCK: usize = 8;
 
 /// gamma and beta of a layer; 1 and 0 where it has none.
 struct Affine<'a> {
-    gamma: Option<TensorView<'a>>,
-    beta: Option<TensorView<'a>>,
+    gamma: Numbers<'a>,
+    beta: Numbers<'a>,
+}
+
+/// A vector of a layer.
+enum Numbers<'a> {
+    /// None: every element is this.
+    All(f32),
+    /// Where it can be read as it lies.
+    Floats(&'a [f32]),
+    /// At any address.
+    Stored(TensorView<'a>),
+}
+
+impl<'a> Numbers<'a> {
+    fn of(view: TensorView<'a>) -> Self {
+        view.as_f32().map_or(Self::Stored(view), Self::Floats)
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> f32 {
+        match self {
+            Self::All(number) => *number,
+            Self::Floats(numbers) => numbers.get(index).copied().unwrap_or(0.0),
+            Self::Stored(view) => view.get_float(index),
+        }
+    }
 }
 
 impl<'a> Affine<'a> {
@@ -24,13 +49,14 @@ impl<'a> Affine<'a> {
     fn of(call: &Call<'_, 'a>) -> (Self, usize) {
         let flags = call.step.layer.flags;
         let (scale, center) = (flags.has(Flags::SCALE), flags.has(Flags::CENTER));
-        let gamma = if scale { Some(call.tensor(0)) } else { None };
-        let beta = if center { Some(call.tensor(usize::from(scale))) } else { None };
+        let gamma = if scale { Numbers::of(call.tensor(0)) } else { Numbers::All(1.0) };
+        let beta = if center { Numbers::of(call.tensor(usize::from(scale))) } else { Numbers::All(0.0) };
         (Self { gamma, beta }, usize::from(scale).wrapping_add(usize::from(center)))
     }
 
+    #[inline]
     fn at(&self, index: usize) -> (f32, f32) {
-        (self.gamma.map_or(1.0, |gamma| gamma.get_float(index)), self.beta.map_or(0.0, |beta| beta.get_float(index)))
+        (self.gamma.at(index), self.beta.at(index))
     }
 }
 
@@ -63,12 +89,12 @@ pub(super) fn batch(call: &mut Call<'_, '_>) -> Result<(), Error> {
 fn sum(x: &[f32], offsets: &Walk, term: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0; 8];
     let mut lane = 0usize;
-    for at in offsets.clone() {
+    offsets.clone().for_each(|at| {
         if let (Some(sum), Some(value)) = (lanes.get_mut(lane), x.get(at)) {
             *sum += term(*value);
         }
         lane = lane.wrapping_add(1) & 7;
-    }
+    });
     tree(lanes)
 }
 
@@ -78,12 +104,14 @@ fn normalise(x: &mut [f32], offsets: &Walk, count: usize, eps: f32, affine: impl
     let mean = sum(x, offsets, |value| value) / count;
     let variance = sum(x, offsets, |value| (value - mean) * (value - mean)) / count;
     let r = 1.0 / sqrt(variance + eps);
-    for (place, at) in offsets.clone().enumerate() {
+    let mut place = 0usize;
+    offsets.clone().for_each(|at| {
         if let Some(y) = x.get_mut(at) {
             let (gamma, beta) = affine(place);
             *y = ((*y - mean) * r) * gamma + beta;
         }
-    }
+        place = place.wrapping_add(1);
+    });
 }
 
 /// Calls `each` with the offsets over the layer's axes, in the order in which it names them, for every place on the others; and with how many there are.
@@ -120,7 +148,7 @@ pub(super) fn group(call: &mut Call<'_, '_>) -> Result<(), Error> {
     for group in 0..groups {
         let first = group.wrapping_mul(width);
         let offsets = Walk::new(first.cast_signed()).slower(width, 1).slower(places, channels.cast_signed());
-        let affine = |place: usize| affine.at(first.wrapping_add(place.checked_rem(width).unwrap_or(0)));
+        let affine = |place: usize| affine.at(first.wrapping_add((place as u32).checked_rem(width as u32).unwrap_or(0) as usize));
         normalise(call.out, &offsets, places.saturating_mul(width), eps, affine);
     }
     Ok(())
@@ -131,11 +159,11 @@ pub(super) fn unit(call: &mut Call<'_, '_>) -> Result<(), Error> {
     over_axes(call, |x, offsets, _| {
         let factor = 1.0 / sqrt(sum(x, offsets, |value| value * value));
         let factor = if factor > LARGEST { LARGEST } else { factor };
-        for at in offsets.clone() {
+        offsets.clone().for_each(|at| {
             if let Some(y) = x.get_mut(at) {
                 *y *= factor;
             }
-        }
+        });
     });
     Ok(())
 }

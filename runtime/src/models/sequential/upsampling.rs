@@ -1,5 +1,6 @@
 //! Upsampling: repeats along one to three axes, and resampling in the plane.
 
+use super::depthwise::trees;
 use super::gather::take;
 use super::step::Call;
 use super::walk::{Walk, strides};
@@ -18,17 +19,47 @@ pub(super) fn repeat(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// More than the taps of any interpolation.
+const TAPS: usize = 16;
+
 /// `out[c]` = `sum8` over the taps of weight times element c of each neighbour, which begin `out.len()` elements apart in `x`; those that are not there keep their places.
 fn mix(out: &mut [f32], x: &[f32], weights: &TensorView<'_>, row: u32, factor: u32) {
     let taps = weights.cols();
     let from = resample_from(row, factor, taps as u32);
     let step = out.len();
-    for (c, y) in out.iter_mut().enumerate() {
+    let first_weight = (row as usize).wrapping_mul(taps);
+    let mut copied = [0.0f32; TAPS];
+    let weights = match weights.as_f32() {
+        Some(weights) => weights.get(first_weight..first_weight.wrapping_add(taps)).unwrap_or(&[]),
+        None => {
+            for (tap, to) in copied.iter_mut().enumerate().take(taps) {
+                *to = weights.get_float(first_weight.wrapping_add(tap));
+            }
+            copied.get(..taps).unwrap_or(&[])
+        }
+    };
+    let neighbours =
+        || (0usize..).zip(weights.iter().zip(from..)).filter_map(|(tap, (weight, at))| Some((tap & 7, *weight, usize::try_from(at).ok()?)));
+    let (eights, rest) = out.as_chunks_mut::<8>();
+    let mut first = 0usize;
+    for eight in eights {
+        let mut lanes = [[0.0f32; 8]; 8];
+        for (lane, weight, at) in neighbours() {
+            let x = x.get(at.wrapping_mul(step).wrapping_add(first)..).and_then(|x| x.first_chunk::<8>());
+            if let (Some(lane), Some(x)) = (lanes.get_mut(lane), x) {
+                for (sum, x) in lane.iter_mut().zip(x) {
+                    *sum += weight * *x;
+                }
+            }
+        }
+        *eight = trees(lanes);
+        first = first.wrapping_add(8);
+    }
+    for (y, c) in rest.iter_mut().zip(first..) {
         let mut lanes: Lanes = [0.0; 8];
-        for (tap, at) in (0..taps).zip(from..) {
-            let x = usize::try_from(at).ok().and_then(|at| x.get(at.wrapping_mul(step).wrapping_add(c)));
-            if let (Some(lane), Some(x)) = (lanes.get_mut(tap & 7), x) {
-                *lane += weights.get_float((row as usize).wrapping_mul(taps).wrapping_add(tap)) * *x;
+        for (lane, weight, at) in neighbours() {
+            if let (Some(lane), Some(x)) = (lanes.get_mut(lane), x.get(at.wrapping_mul(step).wrapping_add(c))) {
+                *lane += weight * *x;
             }
         }
         *y = tree(lanes);

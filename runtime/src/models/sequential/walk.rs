@@ -59,6 +59,31 @@ impl Iterator for Walk {
         }
         Some(found.cast_unsigned())
     }
+
+    /// The same elements in the same order, the fastest axis in a loop of its own.
+    #[inline]
+    fn fold<B, F: FnMut(B, usize) -> B>(mut self, init: B, mut f: F) -> B {
+        let mut folded = init;
+        let [(size, stride), slower @ ..] = self.axes;
+        if self.used == 0 || self.counts.iter().any(|count| *count != 0) {
+            while let Some(at) = self.next() {
+                folded = f(folded, at);
+            }
+            return folded;
+        }
+        self.used = self.used.wrapping_sub(1);
+        for (to, from) in self.axes.iter_mut().zip(slower) {
+            *to = from;
+        }
+        while let Some(start) = self.next() {
+            let mut at = start;
+            for _ in 0..size {
+                folded = f(folded, at);
+                at = at.wrapping_add_signed(stride);
+            }
+        }
+        folded
+    }
 }
 
 /// The strides of a row-major array of these sizes.
@@ -77,6 +102,15 @@ mod tests {
         let walk = Walk::new(1).axes([(2, 10), (1, 7), (3, -1)].into_iter());
         assert_eq!(walk.collect::<Vec<_>>(), [1, 0, usize::MAX, 11, 10, 9]);
         assert_eq!(Walk::new(5).collect::<Vec<_>>(), [5]);
+        let folded = |walk: Walk| {
+            let mut all = Vec::new();
+            walk.for_each(|at| all.push(at));
+            all
+        };
+        let mut walk = Walk::new(1).axes([(2, 10), (1, 7), (3, -1)].into_iter());
+        assert_eq!(folded(walk.clone()), [1, 0, usize::MAX, 11, 10, 9]);
+        assert_eq!((walk.next(), folded(walk)), (Some(1), vec![0, usize::MAX, 11, 10, 9]));
+        assert_eq!((folded(Walk::new(5)), folded(Walk::new(5).slower(0, 1))), (vec![5], vec![]));
         assert_eq!(Walk::new(5).slower(0, 1).count(), 0);
         assert_eq!(strides([2, 3, 4, 1]), [12, 4, 1, 1]);
     }

@@ -158,7 +158,53 @@ pub(crate) fn share(executor: &dyn Executor, out: &mut [f32], piece: usize, part
     share_rows(Some(executor), out, 1, piece, &|first, _, out| part(first, out));
 }
 
-/// The same for each of the `rows` rows that `out` is made of: a piece is the same columns of all of them, one after the other, and `part` is told the first column and the row.
+/// The same columns of several rows.
+pub(crate) struct Columns<'p> {
+    memory: &'p Pieces,
+    width: usize,
+    first: usize,
+    len: usize,
+    rows: usize,
+}
+
+impl Columns<'_> {
+    /// How many columns there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Those of a row; none of a row that there is not.
+    pub(crate) fn row(&mut self, row: usize) -> &mut [f32] {
+        if row >= self.rows {
+            return &mut [];
+        }
+        // SAFETY: who made this has these columns of all rows alone, and lent it exclusively; they lie within the memory.
+        unsafe { self.memory.get(row * self.width + self.first, self.len) }
+    }
+}
+
+/// Calls `part` with pieces of the `rows` rows that `out` is made of, which are the same `piece` columns of all of them, and with the number of the first column and a piece of `scratch` that no other
+/// thread has: it is cut into `slots`, one more than there are threads.
+pub(crate) fn share_columns(
+    executor: Option<&dyn Executor>,
+    out: &mut [f32],
+    rows: usize,
+    piece: usize,
+    (scratch, slots): (&mut [f32], usize),
+    part: &(dyn Fn(usize, Columns<'_>, &mut [f32]) + Sync),
+) {
+    let (width, piece, slots) = (out.len().checked_div(rows).unwrap_or(0), piece.max(1), slots.max(1));
+    let slot_len = scratch.len() / slots;
+    let (memory, scratch) = (Pieces(out.as_mut_ptr()), Pieces(scratch.as_mut_ptr()));
+    claim(executor, width.div_ceil(piece), slots, &|number, slot| {
+        let (memory, scratch, first) = (&memory, &scratch, number * piece);
+        // SAFETY: the slot lies within `scratch`, and no other thread has its number before this call has returned.
+        let scratch = unsafe { scratch.get(slot * slot_len, slot_len) };
+        part(first, Columns { memory, width, first, len: piece.min(width - first), rows }, scratch);
+    });
+}
+
+/// The same without scratch, the rows of a piece one after the other: `part` is told the first column and the row.
 pub(crate) fn share_rows(
     executor: Option<&dyn Executor>,
     out: &mut [f32],
@@ -169,14 +215,16 @@ pub(crate) fn share_rows(
     let (width, piece) = (out.len().checked_div(rows).unwrap_or(0), piece.max(1));
     let memory = Pieces(out.as_mut_ptr());
     claim(executor, width.div_ceil(piece), usize::MAX, &|number, _| {
-        let (memory, first) = (&memory, number * piece);
+        let first = number * piece;
+        let mut columns = Columns { memory: &memory, width, first, len: piece.min(width - first), rows };
         for row in 0..rows {
-            // SAFETY: the columns lie within a row of `out`, which nobody else has while this function runs; every number is given out once, and pieces of different numbers share no column.
-            let out = unsafe { memory.get(row * width + first, piece.min(width - first)) };
-            part(first, row, out);
+            part(first, row, columns.row(row));
         }
     });
 }
+
+/// What is called with the number of the first element, a piece, and scratch.
+type PartWithScratch<'p> = dyn Fn(usize, &mut [f32], &mut [f32]) + Sync + 'p;
 
 /// The same as [`share`] with a piece of `scratch` for each thread: it is cut into `slots`, one more than there are threads.
 pub(crate) fn share_with_scratch(
@@ -184,7 +232,7 @@ pub(crate) fn share_with_scratch(
     out: &mut [f32],
     piece: usize,
     (scratch, slots): (&mut [f32], usize),
-    part: &(dyn Fn(usize, &mut [f32], &mut [f32]) + Sync),
+    part: &PartWithScratch<'_>,
 ) {
     let (len, piece, slots) = (out.len(), piece.max(1), slots.max(1));
     let slot_len = scratch.len() / slots;

@@ -4,6 +4,7 @@ use crate::format::layout::activation_words;
 use crate::format::{DType, Dims, Planes, TensorView};
 use crate::ops::activation::Activation;
 use crate::ops::convert::{self, F16, F32};
+use crate::ops::crew::{Crew, Scratch};
 use crate::ops::kv::{IntegerRows, KvHead, KvRows};
 use crate::ops::matvec::matvec;
 use crate::ops::test_rng::Rng;
@@ -194,4 +195,90 @@ fn every_half_is_narrowed_to_nearest() {
             assert_eq!(out.to_vec(), halves(&values), "{} {half:#x}", level.name());
         }
     });
+}
+
+#[test]
+fn many_vectors_are_each_like_one() {
+    let mut rng = Rng::new(45);
+    for n in (1..70usize).chain([96, 100, 127, 255, 256, 288, 511, 512, 800, 1000]) {
+        for (rows, count) in [(1 + n % 21, 2 + n % 9), (8, 4), (24, 64)] {
+            let group = [32, 0, 64, 8][n % 4];
+            let group = if group as usize <= n { group } else { 0 };
+            let x: Vec<f32> =
+                rng.floats(n * count).iter().map(|x| if n % 3 == 0 { x.signum() * (1.0 - x.abs() * 1e-4) } else { *x }).collect();
+            let w = rng.floats(rows * n);
+            for dtype in [DType::F32, DType::F16, DType::Bf16, DType::Q8, DType::Q4] {
+                let (dims, bytes, group) = match dtype {
+                    DType::F32 => (Dims::matrix(rows as u32, n as u32), bytemuck::cast_slice(&w).to_vec(), 0),
+                    DType::F16 => (Dims::matrix(rows as u32, n as u32), bytemuck::cast_slice(&halves(&w)).to_vec(), 0),
+                    DType::Bf16 => {
+                        let patterns: Vec<u16> = w.iter().map(|x| half::bf16::from_f32(*x).to_bits()).collect();
+                        (Dims::matrix(rows as u32, n as u32), bytemuck::cast_slice(&patterns).to_vec(), 0)
+                    }
+                    _ => {
+                        let (dims, mut bytes) = integers(&mut rng, dtype, (rows, n), group);
+                        let planes = Planes::new(0, dtype, dims, group).unwrap();
+                        // Offsets as exporters choose them, but for some that leave no room for the codes in 16 bits.
+                        if n % 5 > 0 && planes.offset_count > 0 {
+                            for offset in bytes[planes.offsets as usize..].as_chunks_mut::<2>().0 {
+                                *offset = (i16::from_le_bytes(*offset) / 16).to_le_bytes();
+                            }
+                        }
+                        (dims, bytes, group)
+                    }
+                };
+                let view = TensorView::grouped(0, dtype, dims, group, &bytes).unwrap();
+                let words = activation_words(n as u32) as usize;
+                let mut expected = vec![7.0; rows * count];
+                for (out, x) in expected.chunks_mut(rows).zip(x.chunks(n)) {
+                    matvec(out, &view, &mut Activation::new(x, &mut vec![0.0; words]), None);
+                }
+                at_every_level(|level| {
+                    let mut memory = vec![f32::NAN; words * count];
+                    let mut inputs: Vec<_> =
+                        x.chunks(n).zip(memory.chunks_mut(words)).map(|(x, scratch)| Activation::new(x, scratch)).collect();
+                    let (mut planes, mut slots) =
+                        (vec![f32::NAN; count * n.next_multiple_of(32)], vec![f32::NAN; 2 * 8 * n.next_multiple_of(32)]);
+                    let mut out = vec![7.0; rows * count];
+                    let mut scratch = Scratch { planes: &mut planes, slots: &mut slots };
+                    Crew::NONE.matmul(&mut out, &view, &mut inputs, &mut scratch);
+                    assert_eq!(bits(&out), bits(&expected), "{} {dtype} {rows} x {n} in groups of {group}, {count} vectors", level.name());
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn the_largest_numbers_of_many_vectors_do_not_overflow() {
+    let n = 4096;
+    let x: Vec<f32> = (0..2 * n).map(|i| if i < n { 1.0 } else { -1.0 }).collect();
+    for (dtype, code) in [(DType::Q8, 127u8), (DType::Q8, 129), (DType::Q4, 0xff)] {
+        let dims = Dims::matrix(3, n as u32);
+        let planes = Planes::new(0, dtype, dims, 32).unwrap();
+        let mut bytes = vec![255u8; planes.bytes as usize];
+        bytes[..planes.scales as usize].fill(code);
+        for row in 0..3 {
+            bytes[planes.scales as usize + 4 * row..][..4].copy_from_slice(&1f32.to_le_bytes());
+        }
+        if dtype == DType::Q4 {
+            for offset in bytes[planes.offsets as usize..].as_chunks_mut::<2>().0 {
+                *offset = (32_767i16 - 15 * 255).to_le_bytes();
+            }
+        }
+        let view = TensorView::grouped(0, dtype, dims, 32, &bytes).unwrap();
+        let words = activation_words(n as u32) as usize;
+        let mut expected = vec![7.0; 6];
+        for (out, x) in expected.chunks_mut(3).zip(x.chunks(n)) {
+            matvec(out, &view, &mut Activation::new(x, &mut vec![0.0; words]), None);
+        }
+        at_every_level(|level| {
+            let mut memory = vec![f32::NAN; words * 2];
+            let mut inputs: Vec<_> = x.chunks(n).zip(memory.chunks_mut(words)).map(|(x, scratch)| Activation::new(x, scratch)).collect();
+            let (mut planes, mut slots) = (vec![f32::NAN; 2 * n], vec![f32::NAN; 2 * 8 * n]);
+            let mut out = vec![7.0; 6];
+            Crew::NONE.matmul(&mut out, &view, &mut inputs, &mut Scratch { planes: &mut planes, slots: &mut slots });
+            assert_eq!(bits(&out), bits(&expected), "{} {dtype} {code}", level.name());
+        });
+    }
 }

@@ -101,7 +101,7 @@ pub(super) fn matvec_q4(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
 /// Sums in 64-bit lanes added up, converted and scaled.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
-fn scaled(out: &mut [f32; 4], sums: [__m512i; 4], scales: [f32; 4], x_scale: f32) {
+pub(super) fn scaled(out: &mut [f32; 4], sums: [__m512i; 4], scales: [f32; 4], x_scale: f32) {
     let [a, b, c, d] = sums.map(|sum| _mm256_add_epi64(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum)));
     let ab = _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
     let cd = _mm256_add_epi64(_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
