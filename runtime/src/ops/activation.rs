@@ -52,6 +52,8 @@ impl<'a> Activation<'a> {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "all of `integers` on a chip")]
     pub(crate) fn integers_as(&mut self, w: &TensorView<'_>, form: Form) -> Integers<'_> {
+        #[cfg(not(any(feature = "q4", x86_64_host)))]
+        let _ = w;
         if self.made_for != Some(form) {
             self.made_for = Some(form);
             self.scale = chip::quantise(self.codes, self.x, form);
