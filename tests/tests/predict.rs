@@ -237,12 +237,12 @@ fn damaged_sequential_files_are_refused_or_found_by_verify() {
     let bytes = fs::read(folder.path().join("m.dmexp")).unwrap();
     fs::write(folder.path().join("in.csv"), "1,2,3,4,5,6,7,8\n").unwrap();
     let bad = folder.path().join("bad.dmexp");
-    for len in (0..bytes.len()).step_by(bytes.len() / 40) {
+    for len in (0..bytes.len()).step_by(bytes.len() / 20) {
         fs::write(&bad, &bytes[..len]).unwrap();
         line(folder.path(), "predict --export bad.dmexp --input in.csv").refused(&["bad.dmexp"]);
     }
     // A flipped bit anywhere is found; where it lies in the head, before anything is computed.
-    for at in (0..bytes.len()).step_by(bytes.len() / 40) {
+    for at in (0..bytes.len()).step_by(bytes.len() / 20) {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x10;
         fs::write(&bad, &flipped).unwrap();
