@@ -29,14 +29,13 @@ fn mix(out: &mut [f32], x: &[f32], weights: &TensorView<'_>, row: u32, factor: u
     let step = out.len();
     let first_weight = (row as usize).wrapping_mul(taps);
     let mut copied = [0.0f32; TAPS];
-    let weights = match weights.as_f32() {
-        Some(weights) => weights.get(first_weight..first_weight.wrapping_add(taps)).unwrap_or(&[]),
-        None => {
-            for (tap, to) in copied.iter_mut().enumerate().take(taps) {
-                *to = weights.get_float(first_weight.wrapping_add(tap));
-            }
-            copied.get(..taps).unwrap_or(&[])
+    let weights = if let Some(weights) = weights.as_f32() {
+        weights.get(first_weight..first_weight.wrapping_add(taps)).unwrap_or(&[])
+    } else {
+        for (tap, to) in copied.iter_mut().enumerate().take(taps) {
+            *to = weights.get_float(first_weight.wrapping_add(tap));
         }
+        copied.get(..taps).unwrap_or(&[])
     };
     let neighbours =
         || (0usize..).zip(weights.iter().zip(from..)).filter_map(|(tap, (weight, at))| Some((tap & 7, *weight, usize::try_from(at).ok()?)));

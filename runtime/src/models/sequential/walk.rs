@@ -66,7 +66,7 @@ impl Iterator for Walk {
         let mut folded = init;
         let [(size, stride), slower @ ..] = self.axes;
         if self.used == 0 || self.counts.iter().any(|count| *count != 0) {
-            while let Some(at) = self.next() {
+            for at in self {
                 folded = f(folded, at);
             }
             return folded;
@@ -75,7 +75,7 @@ impl Iterator for Walk {
         for (to, from) in self.axes.iter_mut().zip(slower) {
             *to = from;
         }
-        while let Some(start) = self.next() {
+        for start in self {
             let mut at = start;
             for _ in 0..size {
                 folded = f(folded, at);
