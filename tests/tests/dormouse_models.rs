@@ -77,7 +77,7 @@ fn a_comparison_names_the_iteration_and_the_tensor() {
             assert!(told.text().contains(words) && told.text().contains(&format!("{name} has other bytes there")), "{told:?}");
             let found: Value = serde_json::from_slice(&compared("--prompt once --positions 6 --greedy 0 --json").out).unwrap();
             let first = &found["first_difference"];
-            let position = if name == "embedding.weight" { 1 } else { 0 };
+            let position = u32::from(name == "embedding.weight");
             assert_eq!((&first["stage"], &first["position"]), (&Value::from(place), &Value::from(position)), "{stem} {name}: {first}");
         }
     }

@@ -37,6 +37,7 @@ pub(crate) fn next_mut<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T]
 }
 
 /// The elements of `from` in those of `to`, as far as both go: without the panic that `copy_from_slice` has for other lengths.
+#[cfg(feature = "sequential")]
 #[inline]
 pub(crate) fn copy<T: Copy>(to: &mut [T], from: &[T]) {
     for (to, from) in to.iter_mut().zip(from) {

@@ -8,7 +8,9 @@ use crate::ops::quantise;
 #[cfg(all(feature = "q8", target_os = "none", any(target_arch = "arm", target_arch = "riscv32")))]
 pub(crate) use super::integer_rows::matvec_integer;
 #[cfg(not(all(feature = "q8", target_os = "none", any(target_arch = "arm", target_arch = "riscv32"))))]
-pub(crate) use integer::{matvec as matvec_integer, matvec_from as matvec_integer_from};
+pub(crate) use integer::matvec as matvec_integer;
+#[cfg(not(target_os = "none"))]
+pub(crate) use integer::matvec_from as matvec_integer_from;
 
 /// As [`quantise::group_sums`]; the order is always their own.
 #[cfg(feature = "q4")]
