@@ -3,7 +3,12 @@
 //! A build with one architecture has an enum of one variant, which costs nothing.
 #![cfg_attr(
     not(all(feature = "llama", feature = "dormouse")),
-    allow(unreachable_patterns, irrefutable_let_patterns, reason = "in a build with one architecture every network is of it")
+    allow(
+        unreachable_patterns,
+        irrefutable_let_patterns,
+        unused_variables,
+        reason = "in a build with one architecture every network is of it"
+    )
 )]
 
 use crate::format::Error;

@@ -177,7 +177,7 @@ fn lint_board(board: &board::Board) -> Outcome {
     )
 }
 
-/// Checks the runtime's crates on every chip target with no feature and with all together, on the first with each feature alone too.
+/// Checks the runtime's crates on this machine and on every chip target with no feature and with all together, on this machine and the first of the others with each feature alone too.
 fn check_features() -> Outcome {
     let printed =
         process::capture(process::cargo().current_dir(paths::root()).args(["metadata", "--no-deps", "--format-version", "1", "--locked"]))?;
@@ -192,19 +192,17 @@ fn check_features() -> Outcome {
         sets.extend(features.iter().cloned());
         sets.push(features.join(","));
         sets.dedup();
-        println!("{package}: {} sets of features, the first and the last on {} targets", sets.len(), CHIP_TARGETS.len());
+        println!("{package}: {} sets of features, the first and the last on {} targets", sets.len(), CHIP_TARGETS.len() + 1);
+        // With a target named, what runs at build time is that of the other targets.
+        for set in &sets {
+            check_set(package, set, "host-tuple")?;
+        }
         for (place, target) in CHIP_TARGETS.iter().enumerate() {
             setup::rust_target(target)?;
             // Each feature alone where most is written in Rust; nothing and everything on the others.
             let all = place == 0;
             for set in sets.iter().filter(|set| all || set.is_empty() || set.contains(',')) {
-                process::run(
-                    process::cargo()
-                        .current_dir(paths::root())
-                        .env("RUSTFLAGS", "-D warnings")
-                        .args(["check", "--quiet", "--locked", "--no-default-features"])
-                        .args(["--package", package, "--target", target, "--features", set]),
-                )?;
+                check_set(package, set, target)?;
             }
         }
     }
@@ -222,6 +220,17 @@ fn check_features() -> Outcome {
         "--features",
         "llama,f32,f16,bf16,q8,q4,kv",
     ]))
+}
+
+/// Checks one crate with these features, for a target.
+fn check_set(package: &str, features: &str, target: &str) -> Outcome {
+    process::run(
+        process::cargo()
+            .current_dir(paths::root())
+            .env("RUSTFLAGS", "-D warnings")
+            .args(["check", "--quiet", "--locked", "--no-default-features"])
+            .args(["--package", package, "--target", target, "--features", features]),
+    )
 }
 
 /// The libraries under runtime/ with their features for chips, from `cargo metadata`.

@@ -6,9 +6,9 @@ use super::chip;
 use super::chip::Form;
 #[cfg(any(feature = "q8", feature = "q4"))]
 use super::integer::Integers;
-#[cfg(any(feature = "q4", x86_64_host))]
+#[cfg(any(feature = "q4", all(x86_64_host, feature = "q8")))]
 use super::integer::only;
-#[cfg(any(feature = "q4", x86_64_host))]
+#[cfg(any(feature = "q4", all(x86_64_host, feature = "q8")))]
 use crate::format::DType;
 #[cfg(any(feature = "q8", feature = "q4"))]
 use crate::format::TensorView;
@@ -61,7 +61,7 @@ impl<'a> Activation<'a> {
                 self.summed = 0;
             }
         }
-        #[cfg(any(feature = "q4", x86_64_host))]
+        #[cfg(any(feature = "q4", all(x86_64_host, feature = "q8")))]
         {
             let group = w.group_len();
             if (chip::SUMS_OF_Q8 || only(w.dtype()) == DType::Q4) && self.summed != group {

@@ -20,6 +20,10 @@ mod any;
 #[cfg(not(any(x86_64_host, all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))))]
 pub(crate) use any::*;
 #[cfg(x86_64_host)]
+#[cfg_attr(
+    not(all(feature = "llama", feature = "f32", feature = "f16", feature = "bf16", feature = "q8", feature = "q4")),
+    allow(dead_code, unused_imports, unused_variables, reason = "a build with some of the element types has kernels for all")
+)]
 pub(crate) mod x86_64;
 #[cfg(x86_64_host)]
 pub(crate) use x86_64::*;
