@@ -5,6 +5,7 @@ use crate::{paths, process};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A checkpoint with its tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,14 @@ impl Source {
     }
 }
 
+/// Whether [`dmexp`] is the one that the tests run.
+static AS_TESTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on [`dmexp`] is built as the tests build it: most of it is then compiled already, or they need it anyway.
+pub(crate) fn take_dmexp_as_tested() {
+    AS_TESTED.store(true, Ordering::Relaxed);
+}
+
 /// The command `dmexp`, built from this repository: once a run, however often it is asked for.
 pub(crate) fn dmexp() -> Outcome<Command> {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -107,7 +116,10 @@ pub(crate) fn dmexp() -> Outcome<Command> {
         return Ok(Command::new(program));
     }
     let mut build = process::cargo();
-    build.current_dir(paths::root()).args(["build", "--release", "--locked", "--quiet", "--package", "dmexp-tools", "--bin", "dmexp"]);
+    build.current_dir(paths::root()).args(["build", "--locked", "--quiet", "--package", "dmexp-tools", "--bin", "dmexp"]);
+    if !AS_TESTED.load(Ordering::Relaxed) {
+        build.arg("--release");
+    }
     let program = process::built(&mut build, "dmexp")?;
     Ok(Command::new(BUILT.get_or_init(|| program)))
 }

@@ -56,6 +56,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
             other => return Err(other.unexpected().into()),
         }
     }
+    models::take_dmexp_as_tested();
     let mut steps = steps();
     if let Some(unknown) = only.iter().find(|name| steps.iter().all(|step| step.name != **name)) {
         return Err(Failure::cannot_run(format!("there is no step `{unknown}`; --list prints the names")));

@@ -2,7 +2,9 @@
 
 #[cfg(feature = "measure")]
 use crate::attend;
-use crate::command::{self, Words};
+#[cfg(feature = "probe")]
+use crate::command;
+use crate::command::Words;
 #[cfg(feature = "measure")]
 use crate::measure;
 #[cfg(feature = "probe")]
@@ -30,7 +32,7 @@ pub(crate) struct Command {
     task: Task,
     /// How keys and values are to be kept.
     #[cfg(feature = "models")]
-    kv: KvDType,
+    pub(crate) kv: KvDType,
 }
 
 /// What is to be done.
@@ -83,7 +85,7 @@ impl Command {
 
     /// The model file in memory, where the command names one: empty where the memory is not that long.
     #[cfg(feature = "reader")]
-    fn bytes(&self, memory: &'static [u8]) -> Option<&'static [u8]> {
+    pub(crate) fn bytes(&self, memory: &'static [u8]) -> Option<&'static [u8]> {
         let (shift, len) = self.place?;
         Some(memory.get(shift..).and_then(|rest| rest.get(..len)).unwrap_or(&[]))
     }
@@ -211,7 +213,7 @@ fn with_model<B: Board>(board: &mut B, command: &Command) -> Result<(), Error> {
     not(feature = "reader"),
     allow(unused_variables, clippy::unnecessary_wraps, reason = "without the reader no file is looked for")
 )]
-fn bind(command: &Command, memory: &'static [u8]) -> Result<Model<'static>, Error> {
+pub(crate) fn bind(command: &Command, memory: &'static [u8]) -> Result<Model<'static>, Error> {
     #[cfg(feature = "reader")]
     if let Some(bytes) = command.bytes(memory) {
         return Model::bind(&ModelFile::open(bytes)?);

@@ -2,8 +2,9 @@
 
 #[cfg(any(target_arch = "riscv32", feature = "seeded-rounding"))]
 use crate::core_of;
+use crate::language::{Command, bind};
 use crate::story::{self, Story};
-use crate::{Board, Command, bind, stack};
+use crate::{Board, stack};
 use dmexp::format::Error;
 #[cfg(feature = "reader")]
 use dmexp::format::file::ModelFile;
