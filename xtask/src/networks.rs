@@ -63,16 +63,7 @@ impl Network {
         std::fs::create_dir_all(&made).map_err(cannot)?;
         if self.folder == MADE {
             let mut train = process::cargo();
-            train.current_dir(paths::root()).args([
-                "run",
-                "--release",
-                "--locked",
-                "--quiet",
-                "--package",
-                "dmexp-train",
-                "--",
-                "networks",
-            ]);
+            train.current_dir(paths::root()).args(["run", "--locked", "--quiet", "--package", "dmexp-train", "--", "networks"]);
             process::run(train.arg("--out").arg(&made))?;
         }
         // The reference data has architecture and samples in one file.
