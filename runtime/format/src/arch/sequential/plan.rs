@@ -298,7 +298,8 @@ fn check_streaming(model: &Sequential<'_>, table: &mut [SlotWords]) -> Result<()
                 let read = |from: u32| table.get(from as usize).is_some_and(|[.., scratch, _]| *scratch != 0);
                 let (any, all) = (model.links_of(&node).any(read), model.links_of(&node).all(read));
                 let input = model.input_shape(number).unwrap_or(node.shape());
-                if any && !(all && steps_one_by_one(&layer, input)) {
+                // A state that stays is of the steps that go on; whole sequences each begin from nothing.
+                if (any || is_recurrent(layer.op)) && !(all && any && steps_one_by_one(&layer, input)) {
                     return Err(Error::CannotStream { layer: layer_number });
                 }
                 any && (!is_recurrent(layer.op) || layer.flags.has(Flags::SEQUENCES))

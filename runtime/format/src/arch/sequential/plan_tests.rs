@@ -178,6 +178,12 @@ fn streams_keep_states_apart_and_refuse_layers_that_need_other_steps() {
     unsupported(&[sequences.clone(), (Layer::new(Op::Flatten), vec![1])], 1);
     let conv = Layer { spatial: 1, units: 2, sizes: [1, 0, 0, 1, 0, 0, 1, 0, 0], ..Layer::new(Op::Conv) };
     unsupported(&[sequences, (conv, vec![1])], 1);
+    // Not one step at a run, but a whole sequence.
+    unsupported(&[(dense(5), vec![0]), (lstm(3, Flags::default()), vec![1])], 1);
+    unsupported(&[(dense(5), vec![0]), (lstm(3, Flags::BACKWARDS), vec![1])], 1);
+    unsupported(&[(conv, vec![0]), (lstm(3, Flags::default()), vec![1])], 1);
+    let repeat = Layer { units: 4, ..Layer::new(Op::RepeatVector) };
+    unsupported(&[(lstm(3, Flags::default()), vec![0]), (repeat, vec![1]), (lstm(3, Flags::default()), vec![2])], 2);
     assert_eq!(streamed(&[(dense(2), vec![0])]), Err(Error::CannotStream { layer: u32::MAX }));
 }
 
