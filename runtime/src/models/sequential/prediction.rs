@@ -3,8 +3,8 @@
 use super::predictor::{Plan, Predictor};
 use super::step::{Call, Step};
 use crate::arena::Memory;
-use crate::format::arch::sequential::{SLOT_WORDS, Slot, SlotWords, works_in_place};
-use crate::format::{Dims, Error, TensorView};
+use crate::format::arch::sequential::{NodeKey, SLOT_WORDS, Slot, SlotWords, works_in_place};
+use crate::format::{Dims, Error, Rule, TensorView};
 use crate::ops::check::{all_finite, self_check};
 use crate::ops::parts::copy;
 use core::ops::Range;
@@ -117,7 +117,7 @@ impl<'m> Prediction<'m> {
     ///
     /// # Errors
     /// [`Error::NoRow`] for a number that an embedding has no row for; [`Error::NonFiniteResult`] for a result that is not finite, as it is where an input is not or a result is past the range of
-    /// `f32`. A streaming prediction has then lost its state and begins anew.
+    /// `f32`. A streaming prediction has then lost its state and begins anew. [`Error::Node`] of [`NodeKey::Place`] for a plan that puts what a layer uses in one place.
     pub fn run(&mut self) -> Result<(), Error> {
         let fresh = self.fresh || !self.predictor.usage().streaming;
         self.fresh = true;
@@ -143,25 +143,27 @@ impl<'m> Prediction<'m> {
 
     /// Runs a layer on each of its inputs.
     fn call(&mut self, node: u32, step: &Step<'_>, fresh: bool) -> Result<(), Error> {
-        let Some(own) = self.slot(node) else { return Ok(()) };
+        let misplaced = Error::Node { node, key: NodeKey::Place, rule: Rule::Overlap, found: node, allowed: node };
+        let own = self.slot(node).ok_or(misplaced)?;
         let inputs = self.predictor.num_links(node);
         let axis = step.layer.axes.first().copied().unwrap_or(0);
         let (scratch, scratch_len) = own.scratch;
         let scratch = scratch as usize..(scratch as usize).saturating_add(scratch_len as usize);
         let mut before = 0u32;
         for place in 0..inputs {
-            let Some(from) = self.predictor.link(node, place).and_then(|from| self.slot(from)) else { continue };
+            let from = self.predictor.link(node, place).and_then(|from| self.slot(from)).ok_or(misplaced)?;
             let (mut x, out) = (range(&from), range(&own));
             if place == 0 && works_in_place(step.layer.op) && x.len() == out.len() {
-                if let Ok([x, out]) = self.memory.get_disjoint_mut([x, out.clone()]) {
+                // Where both are one place, it is there already.
+                if x != out {
+                    let [x, out] = self.memory.get_disjoint_mut([x, out.clone()]).map_err(|_| misplaced)?;
                     copy(out, x);
                 }
-                // Where both are one place, it is there already.
                 x = 0..0;
             }
             let scratch = if scratch.is_empty() { 0..0 } else { scratch.clone() };
             // The plan keeps what a call uses apart.
-            let Ok([x, out, scratch]) = self.memory.get_disjoint_mut([x, out, scratch]) else { continue };
+            let [x, out, scratch] = self.memory.get_disjoint_mut([x, out, scratch]).map_err(|_| misplaced)?;
             let (input, output) = (from.shape, own.shape);
             (step.kernel)(&mut Call { step, place, inputs, before, x, input, out, output, scratch, fresh })?;
             before = before.saturating_add(input.as_slice().get(usize::from(axis)).copied().unwrap_or(0));
@@ -173,4 +175,53 @@ impl<'m> Prediction<'m> {
 fn range(slot: &Slot) -> Range<usize> {
     let start = slot.offset as usize;
     start..start.saturating_add(slot.shape.count() as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::arch::sequential::{Activation, Layer, Op, Usage};
+    use crate::models::sequential::Program;
+
+    /// A network of two inputs and one layer with a plan made by hand: the offsets of three results, each of 2 words, and of the work space.
+    fn run(layer: Layer, links: &'static [u32], offsets: [u32; 3], scratch: (u32, u32), slots: usize) -> Result<Vec<f32>, Error> {
+        let step = Step::new(0, layer, [TensorView::EMPTY; 4]);
+        let place = |offset: u32| [2, 1, 1, 1, 1, offset, 0, scratch.0, scratch.1];
+        let table = offsets.map(place);
+        let program = Program {
+            nodes: &[None, None, Some(step)],
+            links: &[&[], &[], links],
+            inputs: &[0, 1],
+            outputs: &[2],
+            labels: &[],
+            slots: table.get(..slots).unwrap(),
+            words: 6,
+        };
+        let mut memory = [0u32; 6];
+        let mut prediction = Prediction::new(Predictor::from_program(&program, Usage::default()), memory.as_mut_slice())?;
+        prediction.input_mut(0).copy_from_slice(&[3.0, -1.0]);
+        prediction.input_mut(1).copy_from_slice(&[0.5, 2.0]);
+        prediction.run()?;
+        Ok(prediction.output(0).to_vec())
+    }
+
+    #[test]
+    fn what_a_call_uses_is_never_one_place() {
+        let relu = Layer { activation: Activation::Relu, ..Layer::new(Op::Activation) };
+        let (add, repeat) = (Layer::new(Op::Add), Layer { units: 1, ..Layer::new(Op::RepeatVector) });
+        let (one, two): (&[u32], &[u32]) = (&[0], &[0, 1]);
+        for (layer, links, sum) in [(relu, one, [3.0, 0.0]), (add, two, [3.5, 1.0]), (repeat, one, [3.0, -1.0])] {
+            assert_eq!(run(layer, links, [0, 2, 4], (0, 0), 3), Ok(sum.to_vec()));
+            let misplaced = Err(Error::Node { node: 2, key: NodeKey::Place, rule: Rule::Overlap, found: 2, allowed: 2 });
+            // Half over the first input, over the work space, past the end, in no place at all.
+            assert_eq!(run(layer, links, [0, 4, 1], (0, 0), 3), misplaced);
+            assert_eq!(run(layer, links, [0, 2, 4], (5, 1), 3), misplaced);
+            assert_eq!(run(layer, links, [0, 2, 5], (0, 0), 3), misplaced);
+            assert_eq!(run(layer, links, [0, 2, 4], (0, 0), 2), misplaced);
+            // In the place of the first input, where the layer can.
+            let shared = run(layer, links, [0, 2, 0], (0, 0), 3);
+            assert_eq!(shared, if works_in_place(layer.op) { Ok(sum.to_vec()) } else { misplaced });
+        }
+        assert!(matches!(run(add, two, [0, 2, 2], (0, 0), 3), Err(Error::Node { key: NodeKey::Place, .. })));
+    }
 }

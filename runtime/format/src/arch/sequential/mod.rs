@@ -63,6 +63,8 @@ pub enum NodeKey {
     Outputs,
     Shape,
     Labels,
+    /// Where its result and its work space lie.
+    Place,
 }
 
 impl NodeKey {
@@ -77,6 +79,7 @@ impl NodeKey {
             Self::Outputs => "outputs",
             Self::Shape => "shape",
             Self::Labels => "labels",
+            Self::Place => "place in the arena",
         }
     }
 }
