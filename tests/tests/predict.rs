@@ -161,6 +161,7 @@ fn numbers_go_in_and_out_in_every_form_with_the_same_bits() {
     line(folder.path(), "predict --export m.dmexp --input in.csv --out out.json").ok();
     let twice = json(&folder.path().join("out.json"));
     assert_eq!(twice["outputs"][0]["shape"], value!([2, 12]));
+    assert_eq!(twice["classes"].as_array().unwrap(), &vec![found["classes"][0].clone(); 2]);
     let rows = twice["outputs"][0]["data"].as_array().unwrap().clone();
     assert!(rows[..12] == rows[12..] && value!(rows[..12]) == found["outputs"][0]["data"]);
     line(folder.path(), "predict --export m.dmexp --input in.csv --out out.npy").ok();
@@ -229,7 +230,7 @@ fn kernels_in_fewer_bits_have_their_error_stated() {
 }
 
 #[test]
-fn damaged_sequential_files_are_refused_or_found_by_verify() {
+fn damaged_sequential_files_are_refused() {
     let Some(source) = data("rustyml/mlp_batchnorm.bin") else { return };
     let arch = source.with_extension("json");
     let folder = folder();
@@ -241,13 +242,30 @@ fn damaged_sequential_files_are_refused_or_found_by_verify() {
         fs::write(&bad, &bytes[..len]).unwrap();
         line(folder.path(), "predict --export bad.dmexp --input in.csv").refused(&["bad.dmexp"]);
     }
-    // A flipped bit anywhere is found; where it lies in the head, before anything is computed.
+    // A flipped bit anywhere is found before anything is computed.
     for at in (0..bytes.len()).step_by(bytes.len() / 20) {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x10;
         fs::write(&bad, &flipped).unwrap();
         let ran = line(folder.path(), "export verify bad.dmexp");
         assert_eq!(ran.code, Some(1), "byte {at}: {ran:?}");
+        line(folder.path(), "predict --export bad.dmexp --input in.csv").refused(&["bad.dmexp"]);
+        line(folder.path(), "predict --export bad.dmexp --watch").refused(&["bad.dmexp"]);
+    }
+}
+
+#[test]
+fn numbers_that_the_model_cannot_take_are_no_fault_of_its_file() {
+    for (name, shape, numbers, words) in [
+        ("embed_rnn", 3, "0,1,20", "number 2 is 20, the embedding has rows 0 to 19"),
+        ("mlp", 4, "3e38,3e38,3e38,3e38", "element 0 of output 0 is not finite"),
+    ] {
+        let Some(source) = data(&format!("rustyml/{name}.bin")) else { return };
+        let folder = folder();
+        export(folder.path(), &source, &source.with_extension("json"), "--dtype f32 --quiet").ok();
+        fs::write(folder.path().join("in.json"), format!("{{\"shape\": [{shape}], \"data\": [{numbers}]}}")).unwrap();
+        let said = line(folder.path(), "predict --export m.dmexp --input in.json").refused(&["in.json", words, "row 0"]);
+        assert!(!said.contains("export it again"), "{said}");
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Predict {
 pub(crate) fn run(command: &Predict) -> Outcome {
     let loaded = Loaded::open(&command.export)?;
     let predictor = predict::predictor(&loaded)?;
+    // These files are small, and a damaged weight gives numbers that look like others.
+    loaded.file()?.verify_payload().map_err(|error| loaded.explain(error))?;
     let Some(input) = &command.input else { return watch(command, &loaded, predictor) };
     let to = match &command.out {
         None => None,
@@ -56,7 +58,7 @@ pub(crate) fn run(command: &Predict) -> Outcome {
     let inputs = read(input, &predictor)?;
     let outputs = predict::predict(&predictor, &inputs).map_err(|error| named(error, input))?;
     if let Some((kind, target)) = to {
-        let bytes = kind.bytes(&outputs)?;
+        let bytes = kind.bytes(&predictor, &outputs)?;
         target.write(|out| out.write_all(&bytes).map_err(|error| target.failed(error)))?;
     }
     if command.json {
@@ -89,9 +91,9 @@ impl Kind {
         }
     }
 
-    fn bytes(self, outputs: &[Tensor]) -> Outcome<Vec<u8>> {
+    fn bytes(self, predictor: &Predictor<'_>, outputs: &[Tensor]) -> Outcome<Vec<u8>> {
         match (self, outputs) {
-            (Self::Json, outputs) => Ok(format!("{:#}\n", predict::write_json(outputs)).into_bytes()),
+            (Self::Json, outputs) => Ok(format!("{:#}\n", as_json(predictor, outputs)).into_bytes()),
             (Self::Npy, [one]) => Ok(predict::write_npy(one)),
             (Self::Csv, [one]) => Ok(predict::write_csv(one).into_bytes()),
             (_, several) => {
