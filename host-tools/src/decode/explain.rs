@@ -65,6 +65,11 @@ fn class_and_advice(error: &FormatError) -> (Class, &'static str) {
         }
         FormatError::Token { .. } => (Class::Request, "name tokens of this model's vocabulary"),
         FormatError::NoToken { .. } => (Class::Request, "leave that character out: the model was not trained on it"),
+        FormatError::NoRow { .. } => (Class::Request, "give numbers that stand for rows"),
+        FormatError::NonFiniteResult { .. } => {
+            (Class::Request, "an input may be too large; if it is not, the weights are: dmexp export info shows the largest")
+        }
+        FormatError::CannotStream { .. } => (Class::Request, "give whole sequences"),
         FormatError::NoPrompt => (Class::Request, "give a prompt, or a token to begin with"),
         FormatError::ArenaTooSmall { .. }
         | FormatError::BankTooSmall { .. }
