@@ -46,10 +46,10 @@ impl SourceArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DormouseArgs {
     /// A dormouse checkpoint without a .config.toml: the preset that it was trained with (small, nano, base, p150, plain9m, mor)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["arch", "onto"])]
     preset: Option<String>,
     /// With a preset, or with small if none is named: a value of the model's configuration; may be given again
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(long = "set", value_name = "KEY=VALUE", conflicts_with_all = ["arch", "onto"])]
     set: Vec<String>,
     /// Leaves out the tensors of a dormouse model that inference never reads (dormouse itself does not load such a file)
     #[arg(long)]
