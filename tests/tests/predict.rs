@@ -191,6 +191,7 @@ fn numbers_go_in_and_out_in_every_form_with_the_same_bits() {
     }
     let refused = export(folder.path(), &source, &arch, "--dtype f32 --quiet --classes yes,no");
     refused.refused(&["as many classes"]);
+    line(folder.path(), "new firmware --model m.dmexp --board microbit made").refused(&["sequential", "include_model!"]);
     // What would say nothing to this model is not passed over.
     for words in ["--preset small", "--set n_layers=2"] {
         assert_eq!(export(folder.path(), &source, &arch, words).code, Some(2), "{words}");

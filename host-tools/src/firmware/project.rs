@@ -99,8 +99,12 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Plan> {
     host::verify(loaded.bytes()).map_err(|error| Error::damaged(error.to_string()).in_file(request.model))?;
     let file = loaded.file()?;
     if file.architecture() != Architecture::Llama {
-        let what = format!("is a {} model, which firmware cannot include yet", file.architecture().name());
-        return Err(Error::new(Class::Request, what).advise("choose a Llama model").in_file(request.model));
+        let what = format!("is a {} model; the projects written here run models of the Llama family", file.architecture().name());
+        let advice = match file.architecture() {
+            Architecture::Sequential => "include_model! takes it into firmware of your own: docs/small-networks.md",
+            _ => "choose a Llama model",
+        };
+        return Err(Error::new(Class::Request, what).advise(advice).in_file(request.model));
     }
     let model = loaded.model()?;
     let facts = model.tokenizer().facts();
