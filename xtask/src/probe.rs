@@ -28,9 +28,14 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
             check(board)?;
             continue;
         }
-        println!("{}", firmware(board, &[FEATURE], board.name)?.display());
+        println!("{}", firmware(board, answering(board), board.name)?.display());
     }
     Ok(())
+}
+
+/// The features of firmware that answers: on the board that reads files of dormouse models, with that.
+fn answering(board: &Board) -> &'static [&'static str] {
+    if board.name == made::BOARD { &[FEATURE, "dormouse"] } else { &[FEATURE] }
 }
 
 /// Builds the firmware of one board and returns where it lies.
@@ -70,7 +75,7 @@ const FAULTY: &str = "an386";
 /// Compares an emulated board with the host: with a file in its memory where it has some for that, otherwise with the model inside its firmware.
 pub(crate) fn check(board: &Board) -> Outcome {
     let model = board.model.export(if board.load_address.is_some() { "f16" } else { qemu::DEFAULT_DTYPE })?;
-    firmware(board, &[FEATURE], board.name)?;
+    firmware(board, answering(board), board.name)?;
     let device = format!("qemu:{}", board.name);
     let short = ["--positions", "4", "--greedy", "2"];
     let few: &[&str] = if board.floats == Floats::Software { &short } else { &[] };
@@ -106,7 +111,7 @@ fn faults(board: &Board, model: &Path, device: &str) -> Outcome {
     }
 
     // Every weight is right, and the arithmetic is not.
-    let elf = firmware(board, &[FEATURE, "seeded-rounding"], "seeded-rounding")?;
+    let elf = firmware(board, &[FEATURE, "dormouse", "seeded-rounding"], "seeded-rounding")?;
     let found = compare(model, model, &format!("{device}:{}", elf.display()), &[])?;
     expect_difference(&found, &Expected { position: 0, stage: "layer", layer: Some(0), tensors: Vec::new() })?;
     let verdict = found["verdict"].as_str().unwrap_or_default();

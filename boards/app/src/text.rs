@@ -101,6 +101,11 @@ fn of_files(error: &Error) -> Option<(&'static str, [u64; 3])> {
         Error::Shape { tensor, .. } | Error::TensorName { tensor } => {
             ("tensor does not fit the configuration", [u64::from(tensor), NONE, NONE])
         }
+        // Whoever compares chooses the file on a host, where it is in order.
+        #[cfg(feature = "probe")]
+        Error::TomlNotBuilt => ("a file of format 1, which only hosts read: export it with --format 2", [NONE; 3]),
+        #[cfg(feature = "probe")]
+        Error::OtherArchitecture { .. } => ("a model of a kind that this firmware was built without", [NONE; 3]),
         _ => return None,
     })
 }
