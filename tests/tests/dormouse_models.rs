@@ -99,10 +99,15 @@ fn requests_that_make_no_sense_are_refused_in_words() {
         ("generate --export tiny.dmexp --prompt once --decoding fast", &["no model of dormouse"]),
         ("generate --export tiny.dmexp --prompt once --compat", &["dormouse"]),
         ("generate --export m.dmexp --prompt once --steps 62", &["--steps 61"]),
+        ("new firmware --board an386 --model m.dmexp project", &["dormouse", "include_model!"]),
+        ("plan m.dmexp --board an386", &["dormouse", "export info"]),
     ] {
         line(folder.path(), words).refused(parts);
         assert_eq!(files(folder.path()), before, "{words}");
     }
+    let words = ["export", "run", "--checkpoint", &one, "--dtype", "f32", "--kda-scale", "1", "--out", "o.dmexp"];
+    run(folder.path(), &words).refused(&["format 1", "--kda-scale", "--format 2"]);
+    assert_eq!(files(folder.path()), before);
     let checkpoint = tiny().checkpoint.display().to_string();
     let words = ["compare", "dtypes", &checkpoint, "--tokenizer", "bytes", "--text", &checkpoint, "--convention", "full"];
     run(folder.path(), &words).refused(&["--convention full is for models of dormouse"]);

@@ -1,6 +1,6 @@
 //! Where `dmexp export run` finds a checkpoint, and what dormouse's checkpoints take besides.
 
-use super::failure::Outcome;
+use super::failure::{Outcome, request};
 use clap::Args;
 use dmexp_tools::checkpoint::{self, Checkpoint, DormouseConfig, dormouse};
 use std::path::{Path, PathBuf};
@@ -70,6 +70,14 @@ impl DormouseArgs {
         }
         let config = DormouseConfig::from_preset(self.preset.as_deref().unwrap_or("small"), &self.set)?;
         Ok(dormouse::open_as(path, config)?)
+    }
+
+    /// Whether format 1 can hold what was asked for.
+    pub(crate) fn fits_format_1(&self) -> Outcome {
+        if self.kda_scale.is_some() {
+            return Err(request("format 1 does not record --kda-scale", "name it when the file is run, or export --format 2"));
+        }
+        Ok(())
     }
 
     /// Does what was asked for with the tensors.

@@ -155,6 +155,9 @@ pub(crate) fn run(command: &Run) -> Outcome {
     // What dormouse itself reads, where it can hold what is asked for.
     let is_old = matches!(checkpoint.config, Config::Dormouse(_)) && !command.dtype.is_quantised() && command.tensor.is_empty();
     let format = command.format.unwrap_or(if is_old { Format::V1 } else { Format::V2 });
+    if format == Format::V1 {
+        command.dormouse.fits_format_1()?;
+    }
     let vocab_size = match &checkpoint.config {
         Config::Llama(source) => source.config.vocab_size,
         Config::Dormouse(_) if command.tokenizer.is_some() => {

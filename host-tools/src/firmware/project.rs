@@ -102,7 +102,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Plan> {
         let what = format!("is a {} model; the projects written here run models of the Llama family", file.architecture().name());
         let advice = match file.architecture() {
             Architecture::Sequential => "include_model! takes it into firmware of your own: docs/small-networks.md",
-            _ => "choose a Llama model",
+            _ => "include_model! takes it into firmware of your own: docs/dormouse.md",
         };
         return Err(Error::new(Class::Request, what).advise(advice).in_file(request.model));
     }
