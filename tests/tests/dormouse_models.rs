@@ -105,6 +105,11 @@ fn requests_that_make_no_sense_are_refused_in_words() {
         line(folder.path(), words).refused(parts);
         assert_eq!(files(folder.path()), before, "{words}");
     }
+    // What a device would not do as well would be blamed on its arithmetic.
+    for words in ["--kda-scale 1", "--factors ternary", "--decoding fast"] {
+        let told = line(folder.path(), &format!("compare --export m.dmexp --device qemu:an386 --prompt once {words}"));
+        assert!(told.code == Some(2) && told.err.contains("leave"), "{told:?}");
+    }
     let words = ["export", "run", "--checkpoint", &one, "--dtype", "f32", "--kda-scale", "1", "--out", "o.dmexp"];
     run(folder.path(), &words).refused(&["format 1", "--kda-scale", "--format 2"]);
     assert_eq!(files(folder.path()), before);

@@ -210,6 +210,7 @@ fn side<'s, 'o: 's>(
         }
         Machine::Device(name) => {
             let model = if command.flashed { None } else { Some(opened.loaded.path()) };
+            args.dormouse.fits_device(matches!(name, Name::Emulated { .. }) && model.is_some())?;
             let silence = Duration::from_secs(command.patience.into());
             let timing = Timing { silence, limit: 60 * silence, ..Timing::default() };
             let load = Load { model, kv: args.kv, context: args.context };

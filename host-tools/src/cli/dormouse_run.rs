@@ -1,5 +1,6 @@
 //! What commands that run a model take for models of dormouse alone.
 
+use super::failure::{Outcome, request};
 use super::output::float;
 use clap::Args;
 use dmexp::Model;
@@ -28,6 +29,19 @@ impl DormouseRunArgs {
     /// For the library.
     pub(crate) fn options(&self) -> DormouseOptions {
         DormouseOptions { decoding: self.decoding, kda_scale: self.kda_scale, factors: self.factors }
+    }
+
+    /// Refuses what a device would not do as well, and would be blamed for; `is_loaded` where it is given the file.
+    pub(crate) fn fits_device(&self, is_loaded: bool) -> Outcome {
+        if self.kda_scale.is_some() || self.factors.is_some() {
+            let advice = "leave them out; dmexp export run --format 2 --kda-scale records the scale";
+            return Err(request("a device is not told --kda-scale or --factors: it takes both as its file has them", advice));
+        }
+        if is_loaded && self.decoding == Some(Decoding::Fast) {
+            let advice = "leave --decoding fast out, or ask with --flashed for a model that firmware has inside";
+            return Err(request("a file in an emulated board's memory is decoded exactly", advice));
+        }
+        Ok(())
     }
 }
 
