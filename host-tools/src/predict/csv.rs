@@ -32,7 +32,7 @@ pub fn line(number: usize, text: &str) -> Result<Option<Vec<f32>>> {
 /// The input of a network that takes one input of this shape: lines of all its elements, one a row of the batch, or lines of its last axis, which together are one row.
 ///
 /// # Errors
-/// Those of [`line`]; [`Class::Mismatch`] for lines of different lengths, or that are neither.
+/// Those of [`line()`]; [`Class::Mismatch`] for lines of different lengths, or that are neither.
 pub fn read(text: &str, wanted: Dims) -> Result<Tensor> {
     let (mut data, mut rows, mut columns) = (Vec::new(), 0usize, 0usize);
     for (number, text) in (1..).zip(text.lines()) {
