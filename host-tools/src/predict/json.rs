@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawTensor {
-    shape: Vec<usize>,
+    shape: Vec<u64>,
     data: Vec<f32>,
 }
 
@@ -89,10 +89,10 @@ fn parsed(text: &str) -> Result<Value> {
 }
 
 fn tensors(list: Vec<RawTensor>, what: &str) -> Result<Vec<Tensor>> {
-    let made = list
-        .into_iter()
-        .enumerate()
-        .map(|(number, raw)| Tensor::new(raw.shape, raw.data).map_err(|error| Error::mismatch(format!("{what} {number} {error}"))));
+    let made = list.into_iter().enumerate().map(|(number, raw)| {
+        let shape = raw.shape.into_iter().map(super::size).collect();
+        Tensor::new(shape, raw.data).map_err(|error| Error::mismatch(format!("{what} {number} {error}")))
+    });
     made.collect()
 }
 

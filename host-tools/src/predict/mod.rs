@@ -43,6 +43,11 @@ impl Tensor {
     }
 }
 
+/// A size as a file states it. One past what this machine can count is as good as the most: no data has either, so both are refused in the same words on every machine.
+fn size(stated: u64) -> usize {
+    usize::try_from(stated).unwrap_or(usize::MAX)
+}
+
 /// A shape as `RustyML` prints it: `(2, 49, 10)`, `(4,)`.
 pub fn shown(shape: &[usize]) -> String {
     let sizes: Vec<_> = shape.iter().map(usize::to_string).collect();

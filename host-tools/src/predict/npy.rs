@@ -109,7 +109,7 @@ impl<'t> Header<'t> {
         let sizes = sizes.trim().trim_end_matches(',');
         let shape = match sizes {
             "" => Vec::new(),
-            sizes => sizes.split(',').map(|size| size.trim().trim_end_matches('L').parse().ok()).collect::<Option<_>>()?,
+            sizes => sizes.split(',').map(|size| size.trim().trim_end_matches('L').parse().ok().map(super::size)).collect::<Option<_>>()?,
         };
         Some(Self { descr, fortran, shape })
     }
