@@ -22,6 +22,8 @@ pub use dmexp_format as format;
 #[doc(hidden)]
 #[path = "macro_support.rs"]
 pub mod __macro;
+#[cfg(all(not(target_os = "none"), any(feature = "llama", feature = "dormouse")))]
+pub mod accelerator;
 mod arena;
 #[cfg(not(target_os = "none"))]
 pub mod executor;

@@ -1,5 +1,7 @@
 //! A network with its tokenizer, ready for sessions.
 
+#[cfg(not(target_os = "none"))]
+use crate::accelerator::{self, Accelerator, Away};
 #[cfg(all(feature = "files", feature = "llama"))]
 use crate::arena::Memory;
 #[cfg(all(feature = "files", feature = "llama", feature = "dormouse"))]
@@ -24,7 +26,8 @@ use crate::network::{Network, State};
 use crate::tokenizer::Tokenizer;
 
 /// A network with its tokenizer and the choices that decide how much memory a session needs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
+#[cfg_attr(target_os = "none", derive(Debug))]
 pub struct Model<'a> {
     pub(crate) network: Network<'a>,
     pub(crate) tokenizer: Tokenizer<'a>,
@@ -37,6 +40,8 @@ pub struct Model<'a> {
     /// Positions that are fed at once.
     #[cfg(not(target_os = "none"))]
     block: u32,
+    #[cfg(not(target_os = "none"))]
+    accelerator: Option<&'a dyn Accelerator>,
 }
 
 /// The parts of a session's memory, of a Llama.
@@ -52,6 +57,17 @@ enum Layout {
 #[cfg(feature = "llama")]
 impl Layout {
     const UNKNOWN: Self = Self::Unknown(LlamaLayout::new);
+}
+
+#[cfg(not(target_os = "none"))]
+impl core::fmt::Debug for Model<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Model")
+            .field("network", &self.network)
+            .field("context", &self.context)
+            .field("kv", &self.kv)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> Model<'a> {
@@ -92,6 +108,8 @@ impl<'a> Model<'a> {
             decoding: Decoding::Exact,
             #[cfg(not(target_os = "none"))]
             block: 0,
+            #[cfg(not(target_os = "none"))]
+            accelerator: None,
         }
     }
 
@@ -114,6 +132,8 @@ impl<'a> Model<'a> {
             decoding: Decoding::Exact,
             #[cfg(not(target_os = "none"))]
             block: 0,
+            #[cfg(not(target_os = "none"))]
+            accelerator: None,
         }
     }
 
@@ -151,6 +171,15 @@ impl<'a> Model<'a> {
     #[must_use]
     pub const fn with_block(mut self, positions: u32) -> Self {
         self.block = positions;
+        self
+    }
+
+    /// The same model with sessions that `accelerator` computes: it has the weights, and room for as many positions as the context has, keys and values kept as [`Model::kv`] says. The results do not
+    /// depend on it.
+    #[cfg(not(target_os = "none"))]
+    #[must_use]
+    pub fn with_accelerator(mut self, accelerator: &'a dyn Accelerator) -> Self {
+        self.accelerator = Some(accelerator);
         self
     }
 
@@ -289,6 +318,10 @@ impl<'a> Model<'a> {
     /// # Errors
     /// Those of [`LlamaLayout::new`] or [`DormouseLayout::new`].
     pub fn arena_len(&self) -> Result<usize, Error> {
+        #[cfg(not(target_os = "none"))]
+        if self.accelerator.is_some() {
+            return accelerator::arena_len(self.context, self.network.vocab_size(), self.network.dim());
+        }
         match &self.network {
             #[cfg(feature = "llama")]
             Network::Llama(network) => Ok(self.layout(network)?.total_bytes.saturating_add(self.block_bytes(network)?)),
@@ -328,7 +361,22 @@ impl<'a> Model<'a> {
     }
 
     /// What a session keeps, in `memory` or, with `work`, in two banks.
-    pub(crate) fn state<'m>(&self, memory: &'m mut [u32], work: Option<&'m mut [u32]>) -> Result<State<'m>, Error> {
+    pub(crate) fn state<'m>(&self, memory: &'m mut [u32], work: Option<&'m mut [u32]>) -> Result<State<'m>, Error>
+    where
+        'a: 'm,
+    {
+        #[cfg(not(target_os = "none"))]
+        if let Some(accelerator) = self.accelerator {
+            // What keeps a session from having this context here keeps it from having it there.
+            match &self.network {
+                #[cfg(feature = "llama")]
+                Network::Llama(network) => drop(self.layout(network)?),
+                #[cfg(feature = "dormouse")]
+                Network::Dormouse(network) => drop(DormouseLayout::new(network.config(), self.context, self.decoding)?),
+            }
+            let sizes = (self.context, self.network.vocab_size(), self.network.dim());
+            return Away::new(accelerator, sizes, work.unwrap_or(memory)).map(State::Away);
+        }
         match &self.network {
             #[cfg(feature = "llama")]
             Network::Llama(network) => {

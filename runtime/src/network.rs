@@ -11,6 +11,8 @@
     )
 )]
 
+#[cfg(not(target_os = "none"))]
+use crate::accelerator::Away;
 use crate::format::Error;
 #[cfg(feature = "dormouse")]
 use crate::format::arch::dormouse::layout::Decoding;
@@ -131,6 +133,8 @@ impl<'a> Network<'a> {
         // Each architecture takes one of them.
         let _ = (token, known);
         match (self, state) {
+            #[cfg(not(target_os = "none"))]
+            (_, State::Away(state)) => state.feed_part(part, token, position),
             #[cfg(feature = "llama")]
             (Self::Llama(network), State::Llama(state)) => match part.checked_sub(1) {
                 None => network.embed(state, token, position),
@@ -160,6 +164,7 @@ impl<'a> Network<'a> {
             State::Llama(state) => state.block.as_ref().map_or(1, llama::block::Block::positions).max(1),
             #[cfg(feature = "dormouse")]
             State::Dormouse(_) => 1,
+            State::Away(state) => state.block(),
         }
     }
 
@@ -169,6 +174,7 @@ impl<'a> Network<'a> {
         match (self, state) {
             #[cfg(feature = "llama")]
             (Self::Llama(network), State::Llama(state)) => network.feed_block(state, position, count),
+            (_, State::Away(state)) => state.feed_block(position, count),
             _ => (),
         }
     }
@@ -187,6 +193,7 @@ impl<'a> Network<'a> {
         match (self, state) {
             #[cfg(feature = "llama")]
             (Self::Llama(network), State::Llama(state)) => network.logits_block(state, positions, each),
+            (_, State::Away(state)) => state.logits_block(self.vocab_size(), positions, each),
             _ => Ok(()),
         }
     }
@@ -199,6 +206,8 @@ impl<'a> Network<'a> {
         match (self, state) {
             #[cfg(feature = "llama")]
             (Self::Llama(network), State::Llama(state)) => network.logits(state, position),
+            #[cfg(not(target_os = "none"))]
+            (_, State::Away(state)) => state.compute_logits(self.vocab_size(), position),
             #[cfg(feature = "dormouse")]
             (Self::Dormouse(network), State::Dormouse(state)) => {
                 network.advance(state, position.wrapping_add(1));
@@ -216,6 +225,9 @@ pub(crate) enum State<'m> {
     Llama(llama::State<'m>),
     #[cfg(feature = "dormouse")]
     Dormouse(dormouse::State<'m>),
+    /// Of any network, where an accelerator computes it.
+    #[cfg(not(target_os = "none"))]
+    Away(Away<'m>),
 }
 
 impl State<'_> {
@@ -226,6 +238,8 @@ impl State<'_> {
             Self::Llama(state) => state.tokens,
             #[cfg(feature = "dormouse")]
             Self::Dormouse(state) => state.tokens,
+            #[cfg(not(target_os = "none"))]
+            Self::Away(state) => state.tokens,
         }
     }
 
@@ -235,6 +249,8 @@ impl State<'_> {
             Self::Llama(state) => state.tokens,
             #[cfg(feature = "dormouse")]
             Self::Dormouse(state) => state.tokens,
+            #[cfg(not(target_os = "none"))]
+            Self::Away(state) => state.tokens,
         }
     }
 
@@ -262,6 +278,8 @@ impl State<'_> {
                 let (scratch, tokens) = state.for_prompt();
                 encode(scratch, tokens)
             }
+            #[cfg(not(target_os = "none"))]
+            Self::Away(state) => encode(bytemuck::cast_slice_mut(state.logits), state.tokens),
         }
     }
 
@@ -275,6 +293,8 @@ impl State<'_> {
             }
             #[cfg(feature = "dormouse")]
             Self::Dormouse(state) => state.for_sampler(vocab_size),
+            #[cfg(not(target_os = "none"))]
+            Self::Away(state) => (state.logits.get_mut(..vocab_size as usize).unwrap_or_default(), state.order, state.tokens),
         }
     }
 
@@ -292,6 +312,8 @@ impl State<'_> {
             Self::Llama(state) => state.shared,
             #[cfg(feature = "dormouse")]
             Self::Dormouse(state) => state.logits,
+            #[cfg(not(target_os = "none"))]
+            Self::Away(state) => state.logits,
         }
     }
 
@@ -302,6 +324,8 @@ impl State<'_> {
             Self::Llama(state) => state.x,
             #[cfg(feature = "dormouse")]
             Self::Dormouse(state) => state.stream(),
+            #[cfg(not(target_os = "none"))]
+            Self::Away(state) => state.residual,
         }
     }
 
@@ -310,6 +334,8 @@ impl State<'_> {
         match self {
             #[cfg(feature = "dormouse")]
             Self::Dormouse(state) => state.reset(),
+            #[cfg(not(target_os = "none"))]
+            Self::Away(state) => state.reset(),
             _ => (),
         }
     }

@@ -156,6 +156,12 @@ impl Sampler {
         &self.settings
     }
 
+    /// Whether the likeliest token is always chosen, whatever the text is.
+    #[cfg(all(not(target_os = "none"), any(feature = "llama", feature = "dormouse")))]
+    pub(crate) const fn is_argmax(&self) -> bool {
+        self.settings.temperature == 0.0 && self.penalise.is_none()
+    }
+
     /// The least length of `order` in [`Sampler::sample`], for a vocabulary of `vocab_size`: that or 0.
     pub const fn order_words(&self, vocab_size: usize) -> usize {
         let draws = self.settings.temperature > 0.0 && self.settings.ranks();

@@ -253,10 +253,7 @@ impl<'a> Session<'a> {
     /// Computes the logits after `fed`, the last token known, and chooses the next. Out of line: layers, which are deeper, do without its stack.
     #[inline(never)]
     fn choose(&mut self, fed: u32) -> Result<Step<'a>, Error> {
-        self.compute_logits()?;
-        let (logits, order, tokens) = self.state.for_sampler(self.model.network.vocab_size());
-        let recent = tokens.get(..self.position as usize).unwrap_or(&[]);
-        let token = self.sampler.sample_finite(logits, order, recent)?;
+        let token = self.chosen_elsewhere().transpose().unwrap_or_else(|| self.sample())?;
         // A second begin-of-text means that the model begins another text: this one is over, as llama2.c sees it too.
         let ends = self.model.tokenizer.ends_text(token) || token == self.model.tokenizer.facts().bos;
         if ends && !self.ignore_end_of_text {
@@ -267,6 +264,39 @@ impl<'a> Session<'a> {
             self.known += 1;
         }
         Ok(Step::Token { token, text: self.model.tokenizer.decode(fed, token) })
+    }
+
+    fn sample(&mut self) -> Result<u32, Error> {
+        self.compute_logits()?;
+        let (logits, order, tokens) = self.state.for_sampler(self.model.network.vocab_size());
+        let recent = tokens.get(..self.position as usize).unwrap_or(&[]);
+        self.sampler.sample_finite(logits, order, recent)
+    }
+
+    /// The next token, where an accelerator finds it by itself: the likeliest, if that is what the sampler would choose. The session is then at the next position.
+    #[cfg(not(target_os = "none"))]
+    fn chosen_elsewhere(&mut self) -> Result<Option<u32>, Error> {
+        let State::Away(state) = &mut self.state else { return Ok(None) };
+        if !self.sampler.is_argmax() {
+            return Ok(None);
+        }
+        let chosen = state.choose();
+        if !matches!(chosen, Ok(None)) {
+            self.finish();
+        }
+        chosen
+    }
+
+    #[cfg(target_os = "none")]
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "chips have no accelerators, and no code for them"
+    )]
+    fn chosen_elsewhere(&mut self) -> Result<Option<u32>, Error> {
+        Ok(None)
     }
 
     /// Feeds all known tokens and returns the logits after the last, one a token of the vocabulary.
@@ -362,6 +392,10 @@ impl<'a> Session<'a> {
         }
         let Some(token) = self.next_token()? else { return Err(Error::NoPrompt) };
         self.feed_part(token);
+        #[cfg(not(target_os = "none"))]
+        if let State::Away(state) = &mut self.state {
+            state.look()?;
+        }
         Ok(self.parts - 1)
     }
 

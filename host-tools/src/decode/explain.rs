@@ -79,6 +79,7 @@ fn class_and_advice(error: &FormatError) -> (Class, &'static str) {
         | FormatError::Sampling { .. }
         | FormatError::Stop { .. } => (Class::Request, ""),
         FormatError::Output => (Class::Unwritable, ""),
+        FormatError::Accelerator { .. } => (Class::Unreadable, ""),
         _ => (Class::Damaged, "export it again"),
     }
 }

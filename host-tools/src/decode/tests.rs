@@ -1,5 +1,6 @@
 //! Tests of loading, running and verifying; exports of random checkpoints serve as files.
 
+mod accelerator;
 mod copies;
 mod levels;
 mod memory;

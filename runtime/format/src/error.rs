@@ -360,6 +360,11 @@ pub enum Error {
     },
     /// The output refused to be written to.
     Output,
+    /// What computes the network in place of the processor failed.
+    Accelerator {
+        /// Why, by the number that its driver has for it.
+        code: u32,
+    },
 }
 
 /// A part of a file.

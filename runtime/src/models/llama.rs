@@ -142,6 +142,21 @@ impl<'a> Llama<'a> {
         &self.config
     }
 
+    /// One of the weights, for what computes with them elsewhere; [`TensorView::EMPTY`] where the configuration has none such. Those of rotation frequencies are [`Llama::frequencies`].
+    #[cfg(not(target_os = "none"))]
+    pub fn weight(&self, kind: TensorKind, layer: u32) -> TensorView<'a> {
+        *self.tensor(kind, layer, &mut None)
+    }
+
+    /// The rotation frequencies, `head_dim` / 2 of them.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for one that is not a positive number.
+    #[cfg(not(target_os = "none"))]
+    pub fn frequencies(&self, out: &mut [f32]) -> Result<(), Error> {
+        self.inv_freq(out)
+    }
+
     /// Tensors whose bytes can be looked at: the weights and the rotation frequencies.
     #[cfg(feature = "probe")]
     pub(crate) const fn num_tensors(&self) -> u32 {
