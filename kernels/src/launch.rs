@@ -1,0 +1,190 @@
+//! Kernels, their arguments, and a launch of one. `cuda/abi.h` has the same on the side of CUDA; the tests compare the two.
+
+/// One of the kernels in `cuda/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kernel {
+    /// Rows of the embedding become the residual streams.
+    Embed,
+    /// Norm, then queries, keys and values with their biases, of one position.
+    NormQkv,
+    /// Rotation, storing of key and value, attention, of one position.
+    RopeAttend,
+    /// A matrix times a vector, added to the residual stream.
+    ProjectAdd,
+    /// Norm, then gate and up projection and the activation.
+    NormGateUp,
+    /// Norm, then logits, and the best of each block of threads.
+    NormHead,
+    /// The best logit of all becomes the next token, and the position goes on.
+    Choose,
+    /// Vectors made ready as inputs of matrices: normed, re-ordered, quantised.
+    Prepare,
+    /// A matrix times several prepared vectors.
+    BatchProject,
+    /// `silu(gate) * up` of several positions.
+    BatchGate,
+    /// Rotation and storing of several positions.
+    RopeAppend,
+    /// Attention of several positions whose keys and values are stored.
+    Attend,
+}
+
+impl Kernel {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::Embed,
+        Self::NormQkv,
+        Self::RopeAttend,
+        Self::ProjectAdd,
+        Self::NormGateUp,
+        Self::NormHead,
+        Self::Choose,
+        Self::Prepare,
+        Self::BatchProject,
+        Self::BatchGate,
+        Self::RopeAppend,
+        Self::Attend,
+    ];
+
+    /// The entry's name in the PTX.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Embed => "embed",
+            Self::NormQkv => "norm_qkv",
+            Self::RopeAttend => "rope_attend",
+            Self::ProjectAdd => "project_add",
+            Self::NormGateUp => "norm_gate_up",
+            Self::NormHead => "norm_head",
+            Self::Choose => "choose",
+            Self::Prepare => "prepare",
+            Self::BatchProject => "batch_project",
+            Self::BatchGate => "batch_gate",
+            Self::RopeAppend => "rope_append",
+            Self::Attend => "attend",
+        }
+    }
+}
+
+/// A packed matrix on the device: `struct Matrix` of `cuda/abi.h`. Addresses are 0 for planes that the type does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Matrix {
+    /// The codes (or floats), row after row.
+    pub codes: u64,
+    /// `f32`: one a row of q8 and q4, one alone for t2.
+    pub scales: u64,
+    /// `u8`, row x group.
+    pub multipliers: u64,
+    /// `i16`, row x group.
+    pub offsets: u64,
+    /// Rows.
+    pub rows: u32,
+    /// Columns.
+    pub cols: u32,
+    /// Bytes from one row of codes to the next.
+    pub stride: u32,
+    /// [`DType::code`](dmexp_format::DType::code).
+    pub dtype: u32,
+    /// Groups in a row.
+    pub groups: u32,
+    /// Units of 8 elements in a group.
+    pub units: u32,
+}
+
+/// How heads and the cache lie: `struct Heads` of `cuda/abi.h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Heads {
+    /// Query heads.
+    pub n_heads: u32,
+    /// Key/value heads.
+    pub n_kv_heads: u32,
+    /// Width of a head.
+    pub head_dim: u32,
+    /// 0: pairs (2i, 2i + 1) are rotated; 1: pairs (i, i + `head_dim` / 2).
+    pub halves: u32,
+    /// Positions that attention looks back, the current one counted; 0: all.
+    pub window: u32,
+    /// Positions of the cache.
+    pub context: u32,
+    /// 0: f32, 1: f16, 2: q8.
+    pub kv: u32,
+    /// Whether scores lie in shared memory.
+    pub shared_scores: u32,
+    /// `1 / sqrt(head_dim)`.
+    pub scale: f32,
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arg {
+    /// A device address, or 0.
+    Pointer(u64),
+    /// An unsigned number.
+    U32(u32),
+    /// A float.
+    F32(f32),
+    /// A matrix, by value.
+    Matrix(Matrix),
+    /// Heads, by value.
+    Heads(Heads),
+}
+
+/// The most words that an argument takes.
+pub const ARG_WORDS: usize = 7;
+
+impl Arg {
+    /// Bytes of the argument.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Pointer(_) => 8,
+            Self::U32(_) | Self::F32(_) => 4,
+            Self::Matrix(_) => 56,
+            Self::Heads(_) => 36,
+        }
+    }
+
+    /// Never: every argument has bytes.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The argument as it lies in memory, little-endian: the first [`Arg::len`] bytes of these words.
+    pub const fn words(&self) -> [u64; ARG_WORDS] {
+        match self {
+            Self::Pointer(address) => [*address, 0, 0, 0, 0, 0, 0],
+            Self::U32(number) => [*number as u64, 0, 0, 0, 0, 0, 0],
+            Self::F32(number) => [number.to_bits() as u64, 0, 0, 0, 0, 0, 0],
+            Self::Matrix(m) => {
+                [m.codes, m.scales, m.multipliers, m.offsets, pair(m.rows, m.cols), pair(m.stride, m.dtype), pair(m.groups, m.units)]
+            }
+            Self::Heads(h) => [
+                pair(h.n_heads, h.n_kv_heads),
+                pair(h.head_dim, h.halves),
+                pair(h.window, h.context),
+                pair(h.kv, h.shared_scores),
+                h.scale.to_bits() as u64,
+                0,
+                0,
+            ],
+        }
+    }
+}
+
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// A kernel, how many threads of it, and what they are given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// Which kernel.
+    pub kernel: Kernel,
+    /// Blocks in each direction.
+    pub grid: [u32; 3],
+    /// Threads of a block, in one direction.
+    pub block: u32,
+    /// Bytes of dynamic shared memory a block.
+    pub shared: u32,
+    /// In the kernel's order.
+    pub args: Vec<Arg>,
+}
