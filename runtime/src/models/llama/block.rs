@@ -53,7 +53,7 @@ impl BlockLayout {
             many * u64::from(activation_words(widest)),
             many * u64::from(widest.next_multiple_of(32)),
             if many == 0 { 0 } else { LOGITS as u64 * u64::from(config.vocab_size) },
-            slots as u64 * (u64::from(context) + 8 * head_dim).max(if many == 0 { 0 } else { 8 * u64::from(widest) }),
+            slots as u64 * (u64::from(context) + 8 * head_dim).max(if many == 0 { 0 } else { 16 * u64::from(widest.next_multiple_of(4)) }),
         ];
         let words = parts.into_iter().fold(0u64, u64::saturating_add);
         let addressable = (isize::MAX as u64) / size_of::<u32>() as u64;

@@ -15,10 +15,14 @@ mod avx2_floats;
 #[cfg(any(feature = "q8", feature = "q4"))]
 mod avx2_integers;
 mod detect;
+#[cfg(all(feature = "llama", any(feature = "q8", feature = "q4")))]
+mod integer_matmul;
 #[cfg(any(feature = "q8", feature = "q4"))]
 mod integer_rows;
 #[cfg(feature = "llama")]
 mod matmul;
+#[cfg(all(feature = "llama", any(feature = "q8", feature = "q4")))]
+mod packed;
 mod spread;
 #[cfg(test)]
 mod tests;

@@ -238,7 +238,7 @@ fn many_vectors_are_each_like_one() {
                     let mut inputs: Vec<_> =
                         x.chunks(n).zip(memory.chunks_mut(words)).map(|(x, scratch)| Activation::new(x, scratch)).collect();
                     let (mut planes, mut slots) =
-                        (vec![f32::NAN; count * n.next_multiple_of(32)], vec![f32::NAN; 2 * 8 * n.next_multiple_of(32)]);
+                        (vec![f32::NAN; count * n.next_multiple_of(32)], vec![f32::NAN; 2 * 64 * n.next_multiple_of(32)]);
                     let mut out = vec![7.0; rows * count];
                     let mut scratch = Scratch { planes: &mut planes, slots: &mut slots };
                     Crew::NONE.matmul(&mut out, &view, &mut inputs, &mut scratch);
@@ -253,9 +253,10 @@ fn many_vectors_are_each_like_one() {
 fn the_largest_numbers_of_many_vectors_do_not_overflow() {
     let n = 4096;
     let x: Vec<f32> = (0..2 * n).map(|i| if i < n { 1.0 } else { -1.0 }).collect();
-    for (dtype, code) in [(DType::Q8, 127u8), (DType::Q8, 129), (DType::Q4, 0xff)] {
+    let kinds = [(DType::Q8, 127u8), (DType::Q8, 129), (DType::Q4, 0xff)];
+    for ((dtype, code), group) in kinds.into_iter().flat_map(|kind| [8, 32, 1024, 0].map(|group| (kind, group))) {
         let dims = Dims::matrix(3, n as u32);
-        let planes = Planes::new(0, dtype, dims, 32).unwrap();
+        let planes = Planes::new(0, dtype, dims, group).unwrap();
         let mut bytes = vec![255u8; planes.bytes as usize];
         bytes[..planes.scales as usize].fill(code);
         for row in 0..3 {
@@ -266,7 +267,7 @@ fn the_largest_numbers_of_many_vectors_do_not_overflow() {
                 *offset = (32_767i16 - 15 * 255).to_le_bytes();
             }
         }
-        let view = TensorView::grouped(0, dtype, dims, 32, &bytes).unwrap();
+        let view = TensorView::grouped(0, dtype, dims, group, &bytes).unwrap();
         let words = activation_words(n as u32) as usize;
         let mut expected = vec![7.0; 6];
         for (out, x) in expected.chunks_mut(3).zip(x.chunks(n)) {
@@ -275,10 +276,10 @@ fn the_largest_numbers_of_many_vectors_do_not_overflow() {
         at_every_level(|level| {
             let mut memory = vec![f32::NAN; words * 2];
             let mut inputs: Vec<_> = x.chunks(n).zip(memory.chunks_mut(words)).map(|(x, scratch)| Activation::new(x, scratch)).collect();
-            let (mut planes, mut slots) = (vec![f32::NAN; 2 * n], vec![f32::NAN; 2 * 8 * n]);
+            let (mut planes, mut slots) = (vec![f32::NAN; 2 * n], vec![f32::NAN; 2 * 32 * n]);
             let mut out = vec![7.0; 6];
             Crew::NONE.matmul(&mut out, &view, &mut inputs, &mut Scratch { planes: &mut planes, slots: &mut slots });
-            assert_eq!(bits(&out), bits(&expected), "{} {dtype} {code}", level.name());
+            assert_eq!(bits(&out), bits(&expected), "{} {dtype} {code} in groups of {group}", level.name());
         });
     }
 }
