@@ -26,7 +26,7 @@ pub struct Crew<'a> {
 
 /// The most vectors that a matrix is multiplied by at once.
 #[cfg(not(target_os = "none"))]
-pub(crate) const MOST: usize = 64;
+pub(crate) const MOST: usize = 128;
 /// Memory that the product of a matrix and many vectors may need.
 #[cfg(not(target_os = "none"))]
 #[cfg_attr(not(any(feature = "q8", feature = "q4")), allow(dead_code, reason = "vectors take another form for integer matrices alone"))]

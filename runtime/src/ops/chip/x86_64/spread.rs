@@ -1,11 +1,11 @@
-//! What the compiler vectorises by itself: the portable code, compiled once more for AVX2.
+//! What the compiler vectorises by itself: the portable code, compiled once more for AVX2 and for AVX-512.
 
 use crate::format::arch::llama::RopeLayout;
 use crate::ops::{convert, portable, quantise as portable_quantise};
 use crate::simd::Level;
 use core::arch::x86_64::*;
 
-/// Functions of [`portable`] that use AVX2 where there is AVX2.
+/// Functions of [`portable`] that use AVX2 or AVX-512 where there is that.
 macro_rules! spread {
     ($($(#[$doc:meta])* $module:ident::$name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $($(#[$doc])*
@@ -14,7 +14,14 @@ macro_rules! spread {
             fn avx2($($argument: $type),*) $(-> $result)? {
                 $module::$name($($argument),*)
             }
-            if Level::current() >= Level::Avx2 {
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c")]
+            fn avx512($($argument: $type),*) $(-> $result)? {
+                $module::$name($($argument),*)
+            }
+            if Level::current() >= Level::Avx512 {
+                // SAFETY: Level::current says that there is AVX-512, and what came before it.
+                unsafe { avx512($($argument),*) }
+            } else if Level::current() >= Level::Avx2 {
                 // SAFETY: Level::current says that there is AVX2, and F16C with it.
                 unsafe { avx2($($argument),*) }
             } else {
@@ -26,9 +33,9 @@ macro_rules! spread {
 
 spread! {
     /// As [`portable::exp_minus`].
-    portable::exp_minus(values: &mut [f32], largest: f32);
+    sixteens::exp_minus(values: &mut [f32], largest: f32);
     /// As [`portable::divide`].
-    portable::divide(values: &mut [f32], divisor: f32);
+    sixteens::divide(values: &mut [f32], divisor: f32);
     /// As [`portable::gate`].
     portable::gate(gate: &mut [f32], up: &[f32]);
     /// As [`portable::add`].
@@ -47,19 +54,60 @@ spread! {
     portable_quantise::quantise(codes: &mut [i16], x: &[f32]) -> f32;
 }
 
+/// Functions of [`portable`] whose vectors have any length: sixteen elements at a time, so that nothing is left over to be done one by one.
+mod sixteens {
+    use crate::ops::portable;
+
+    #[inline(always)]
+    pub(super) fn exp_minus(values: &mut [f32], largest: f32) {
+        each(values, |part| portable::exp_minus(part, largest));
+    }
+
+    #[inline(always)]
+    pub(super) fn divide(values: &mut [f32], divisor: f32) {
+        each(values, |part| portable::divide(part, divisor));
+    }
+
+    #[inline(always)]
+    fn each(values: &mut [f32], change: impl Fn(&mut [f32; 16])) {
+        let (whole, rest) = values.as_chunks_mut::<16>();
+        for part in whole {
+            change(part);
+        }
+        if !rest.is_empty() {
+            let mut part = [0.0; 16];
+            for (to, from) in part.iter_mut().zip(&*rest) {
+                *to = *from;
+            }
+            change(&mut part);
+            for (to, from) in rest.iter_mut().zip(part) {
+                *to = from;
+            }
+        }
+    }
+}
+
 /// Half-precision patterns of `from`, nearest even.
 pub(crate) fn narrow_f16(to: &mut [u16], from: &[f32]) {
     #[target_feature(enable = "avx2,f16c")]
     fn avx2(to: &mut [u16], from: &[f32]) {
-        for (to, from) in to.chunks_mut(8).zip(from.chunks(8)) {
-            let (mut floats, mut halves) = ([0f32; 8], [0u16; 8]);
-            floats.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        let eight = |to: &mut [u16; 8], from: &[f32; 8]| {
             // SAFETY: there are eight floats, and room for eight halves.
             unsafe {
-                let narrowed = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(floats.as_ptr()));
-                _mm_storeu_si128(halves.as_mut_ptr().cast(), narrowed);
+                let narrowed = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(from.as_ptr()));
+                _mm_storeu_si128(to.as_mut_ptr().cast(), narrowed);
             }
-            to.iter_mut().zip(halves).zip(from).for_each(|((to, half), _)| *to = half);
+        };
+        let n = to.len().min(from.len());
+        let ((to, to_rest), (from, from_rest)) = (to[..n].as_chunks_mut::<8>(), from[..n].as_chunks::<8>());
+        for (to, from) in to.iter_mut().zip(from) {
+            eight(to, from);
+        }
+        if !from_rest.is_empty() {
+            let (mut floats, mut halves) = ([0f32; 8], [0u16; 8]);
+            floats.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
+            eight(&mut halves, &floats);
+            to_rest.iter_mut().zip(halves).for_each(|(to, half)| *to = half);
         }
     }
     if Level::current() >= Level::Avx2 {
