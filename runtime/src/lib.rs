@@ -52,6 +52,8 @@ pub use models::sequential::{Prediction, Predictor};
 #[cfg(any(feature = "llama", feature = "dormouse"))]
 pub use network::Network;
 pub use sampler::Sampler;
+#[cfg(all(feature = "llama", not(target_os = "none")))]
+pub use session::{Batch, Part};
 #[cfg(any(feature = "llama", feature = "dormouse"))]
 pub use session::{Generated, Session, Step, StopReason};
 pub use stop::{STOP_LEN_LIMIT, StopStrings};

@@ -190,7 +190,7 @@ impl<'a> Model<'a> {
         if self.block < 2 && slots < 3 {
             return Ok(None);
         }
-        llama::block::BlockLayout::new(network.config(), self.context, self.block, slots).map(Some)
+        llama::block::BlockLayout::new(network.config(), self.context, (self.block, llama::block::LOGITS), slots).map(Some)
     }
 
     /// Bytes for that.

@@ -1,12 +1,18 @@
 //! From a prompt to text: one step a call, or streamed to a writer.
 
+#[cfg(all(feature = "llama", not(target_os = "none")))]
+mod batch;
+#[cfg(not(target_os = "none"))]
+mod blocks;
+
+#[cfg(all(feature = "llama", not(target_os = "none")))]
+pub use batch::{Batch, Part};
+
 use crate::arena::Memory;
 use crate::format::Error;
 #[cfg(feature = "dormouse")]
 use crate::format::{ConfigKey, Rule};
 use crate::model::Model;
-#[cfg(not(target_os = "none"))]
-use crate::network::Network;
 use crate::network::State;
 use crate::ops::check::self_check;
 use crate::sampler::Sampler;
@@ -320,56 +326,6 @@ impl<'a> Session<'a> {
         self.compute_logits()?;
         let (logits, _, _) = self.state.for_sampler(self.model.network.vocab_size());
         Ok(logits)
-    }
-
-    /// Feeds all known tokens, at once where the model was made for it ([`Model::with_block`]), and gives the logits after each to `each`, with its position.
-    ///
-    /// # Errors
-    /// [`Error::NonFiniteLogits`]; those of `each`, after which the tokens that were fed stay fed.
-    #[cfg(not(target_os = "none"))]
-    pub fn each_logits<E: From<Error>>(&mut self, mut each: impl FnMut(u32, &[f32]) -> Result<(), E>) -> Result<(), E> {
-        while self.position < self.known {
-            let first = self.position;
-            if let Some(count) = self.feed_block() {
-                self.position = first + count;
-                self.parts = 0;
-                self.model.network.logits_block(&mut self.state, (first, count), &mut each)?;
-                continue;
-            }
-            let Some(token) = self.next_token()? else { return Ok(()) };
-            while !self.is_fed() {
-                self.feed_part(token);
-            }
-            self.compute_logits()?;
-            each(first, self.state.for_sampler(self.model.network.vocab_size()).0)?;
-        }
-        Ok(())
-    }
-
-    /// Feeds known tokens at once, where the model was made for it ([`Model::with_block`]); what is left is for [`Session::step`] or [`Session::logits`], the logits after the last one at least. Returns
-    /// how many tokens need not be fed any more.
-    #[cfg(not(target_os = "none"))]
-    pub fn feed_blocks(&mut self) -> u32 {
-        let first = self.position;
-        while self.feed_block().is_some() {
-            if self.is_fed() && self.position + 1 < self.known {
-                self.finish();
-            }
-        }
-        self.position - first
-    }
-
-    /// Feeds the next block of known tokens; the session is then at its last one, of which all parts are done. `None`, and nothing done, where there are no two tokens to feed.
-    #[cfg(not(target_os = "none"))]
-    fn feed_block(&mut self) -> Option<u32> {
-        let count = (self.known - self.position).min(Network::block(&self.state));
-        if self.parts > 0 || count < 2 || self.ended.is_some() {
-            return None;
-        }
-        self.model.network.feed_block(&mut self.state, self.position, count);
-        self.position += count - 1;
-        self.parts = self.model.network.n_layers() + 1;
-        Some(count)
     }
 
     /// What [`Session::logits`] returned, where nothing was done since.

@@ -1,6 +1,7 @@
 //! Tests of loading, running and verifying; exports of random checkpoints serve as files.
 
 mod accelerator;
+mod batch;
 mod copies;
 mod levels;
 mod memory;

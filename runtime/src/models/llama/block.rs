@@ -1,6 +1,7 @@
-//! Several positions of a text at once, on hosts: each matrix is read once for all of them. Every position gets the bits that the steps of [`super`] give it.
+//! Several positions of one text or of several at once, on hosts: each matrix is read once for all of them. Every position gets the bits that the steps of [`super`] give it.
 //!
-//! It is the step again, with a row for each position where the step has a vector. Keys and values of all rows are stored before the first of them attends, and each attends to those up to its own.
+//! It is the step again, with a row for each position where the step has a vector. Keys and values of all rows are stored before the first of them attends, and each attends to those of its own text up to
+//! its own.
 
 use super::{Llama, State, split};
 use crate::arena::Carve;
@@ -8,16 +9,17 @@ use crate::format::arch::llama::{LlamaConfig, TensorKind};
 use crate::format::layout::activation_words;
 use crate::format::{Error, TensorView};
 use crate::ops::activation::Activation;
-use crate::ops::attention::Heads;
+use crate::ops::attention::{Heads, attention};
 use crate::ops::check::all_finite;
 use crate::ops::crew::{MOST, Scratch};
 use crate::ops::ffn::{add, gate};
+use crate::ops::kv::KvCache;
 use crate::ops::matvec::{add_vector, widen_row};
 use crate::ops::rope::{rotate, rotation};
 use core::array::from_fn;
 
-/// Positions whose logits are computed at once.
-const LOGITS: usize = 8;
+/// Positions of one text whose logits are computed at once.
+pub(crate) const LOGITS: usize = 8;
 
 /// How much memory a session has beside that of steps, in words: sizes of the parts of [`Block`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +37,11 @@ pub(crate) struct BlockLayout {
 }
 
 impl BlockLayout {
-    /// For `positions` at once (or as many as there may be) of a context of `context`, and so many [`slots`](crate::ops::crew::Crew::slots) of scratch.
+    /// For `positions` at once (or as many as there may be) of a context of `context`, the logits of `logits` of them at once, and so many [`slots`](crate::ops::crew::Crew::slots) of scratch.
     ///
     /// # Errors
     /// [`Error::TooLargeForTarget`].
-    pub(crate) fn new(config: &LlamaConfig, context: u32, positions: u32, slots: usize) -> Result<Self, Error> {
+    pub(crate) fn new(config: &LlamaConfig, context: u32, (positions, logits): (u32, usize), slots: usize) -> Result<Self, Error> {
         let positions = (positions as usize).min(MOST);
         let (dim, q_dim, kv_dim, hidden) = (config.dim as u64, config.q_dim(), config.kv_dim(), config.hidden_dim as u64);
         let many = positions as u64;
@@ -52,7 +54,7 @@ impl BlockLayout {
             many * (q_dim + 2 * kv_dim).max(dim).max(2 * hidden),
             many * u64::from(activation_words(widest)),
             many * u64::from(widest.next_multiple_of(32)),
-            if many == 0 { 0 } else { LOGITS as u64 * u64::from(config.vocab_size) },
+            if many == 0 { 0 } else { logits.clamp(1, MOST) as u64 * u64::from(config.vocab_size) },
             slots as u64 * (u64::from(context) + 8 * head_dim).max(if many == 0 { 0 } else { 16 * u64::from(widest.next_multiple_of(4)) }),
         ];
         let words = parts.into_iter().fold(0u64, u64::saturating_add);
@@ -111,6 +113,16 @@ impl<'m> Block<'m> {
     pub(crate) fn positions(&self) -> u32 {
         self.positions as u32
     }
+
+    /// Puts the residual stream of `row`, of `dim` values, in the place of an earlier row's.
+    pub(crate) fn move_row(&mut self, row: usize, to: usize, dim: usize) {
+        let (earlier, rest) = split(self.x, row.saturating_mul(dim));
+        if let Some(to) = earlier.chunks_exact_mut(dim.max(1)).nth(to) {
+            for (to, from) in to.iter_mut().zip(rest) {
+                *to = *from;
+            }
+        }
+    }
 }
 
 /// Inputs of matrices, one a position.
@@ -123,39 +135,63 @@ fn inputs<'a>(x: &'a [f32], width: usize, scratch: &'a mut [f32]) -> Inputs<'a> 
     from_fn(|_| Activation::new(rows.next().unwrap_or(&[]), scratch.next().unwrap_or_default()))
 }
 
+/// Positions of one text that follow each other.
+#[derive(Debug)]
+pub(crate) struct Run<'s, 'm> {
+    kv: &'s mut KvCache<'m>,
+    inv_freq: &'s [f32],
+    /// The tokens at them.
+    tokens: &'s [u32],
+    /// The first of them.
+    position: u32,
+}
+
+impl<'m> State<'m> {
+    /// The `count` positions from `position` on, whose tokens are known and for which the context has room.
+    pub(crate) fn run(&mut self, position: u32, count: u32) -> Run<'_, 'm> {
+        let tokens = self.tokens.get(position as usize..).and_then(|rest| rest.get(..count as usize)).unwrap_or(&[]);
+        Run { kv: &mut self.kv, inv_freq: self.inv_freq, tokens, position }
+    }
+}
+
 impl Llama<'_> {
     /// Feeds the `count` known tokens from `position` on, all layers of them; the residual stream of the last is where a step leaves it. As many as [`Block::positions`] at most; the caller has checked
     /// that they are known and that the context has room for them.
     pub(crate) fn feed_block(&self, state: &mut State<'_>, position: u32, count: u32) {
-        let config = self.config();
-        let (dim, count) = (config.dim as usize, count as usize);
-        let half = config.head_dim as usize / 2;
-        let Some(block) = &mut state.block else { return };
-        let tokens = state.tokens.get(position as usize..).unwrap_or(&[]);
-        let rows = block.x.chunks_exact_mut(dim).zip(block.cos.chunks_exact_mut(half)).zip(block.sin.chunks_exact_mut(half));
-        let embeddings = *self.tensor(TensorKind::TokEmbeddings, 0, &mut None);
-        for ((((x, cos), sin), token), position) in rows.zip(tokens).zip(position..).take(count) {
-            widen_row(x, &embeddings, *token as usize);
-            rotation(cos, sin, state.inv_freq, position, config.attention_factor);
-        }
-        for layer in 0..config.n_layers {
-            self.attend_block(state, layer, position, count);
-            self.feed_forward_block(state, layer, count);
-        }
-        if let Some(block) = &state.block
-            && let Some(last) = block.x.chunks_exact(dim).nth(count.wrapping_sub(1))
-        {
+        let Some(mut block) = state.block.take() else { return };
+        self.feed_runs(&mut block, &mut [Some(state.run(position, count))]);
+        if let Some(last) = block.x.chunks_exact(self.config().dim as usize).nth((count as usize).wrapping_sub(1)) {
             for (to, from) in state.x.iter_mut().zip(last) {
                 *to = *from;
             }
         }
+        state.block = Some(block);
     }
 
-    fn attend_block(&self, state: &mut State<'_>, layer: u32, position: u32, count: usize) {
+    /// Feeds all positions of all `runs`, [`Block::positions`] together at most, each of another text; returns how many. A row of `block` after the other has their residual streams.
+    pub(crate) fn feed_runs(&self, block: &mut Block<'_>, runs: &mut [Option<Run<'_, '_>>]) -> usize {
+        let config = self.config();
+        let (dim, half) = (config.dim as usize, config.head_dim as usize / 2);
+        let embeddings = *self.tensor(TensorKind::TokEmbeddings, 0, &mut None);
+        let positions = runs.iter().flatten().flat_map(|run| run.tokens.iter().zip(run.position..).map(|place| (place, run.inv_freq)));
+        let rows = block.x.chunks_exact_mut(dim).zip(block.cos.chunks_exact_mut(half)).zip(block.sin.chunks_exact_mut(half));
+        let mut count = 0usize;
+        for (((x, cos), sin), ((token, position), inv_freq)) in rows.zip(positions) {
+            widen_row(x, &embeddings, *token as usize);
+            rotation(cos, sin, inv_freq, position, config.attention_factor);
+            count = count.wrapping_add(1);
+        }
+        for layer in 0..config.n_layers {
+            self.attend_block(block, runs, layer, count);
+            self.feed_forward_block(block, layer, count);
+        }
+        count
+    }
+
+    fn attend_block(&self, block: &mut Block<'_>, runs: &mut [Option<Run<'_, '_>>], layer: u32, count: usize) {
         let config = self.config();
         let (dim, q_dim, kv_dim) = (config.dim as usize, config.q_dim() as usize, config.kv_dim() as usize);
         let heads = Heads { n_heads: config.n_heads as usize, n_kv_heads: config.n_kv_heads as usize, head_dim: config.head_dim as usize };
-        let Some(block) = &mut state.block else { return };
         let (normed, _) = split(block.xb, dim.wrapping_mul(count));
         self.norm_block(normed, TensorKind::AttentionNorm, layer, block.x);
         let (queries, rest) = split(block.shared, q_dim.wrapping_mul(count));
@@ -168,28 +204,50 @@ impl Llama<'_> {
         let half = heads.head_dim / 2;
         let rotations = block.cos.chunks_exact(half.max(1)).zip(block.sin.chunks_exact(half.max(1)));
         let rows = queries.chunks_exact_mut(q_dim).zip(keys.chunks_exact_mut(kv_dim)).zip(values.chunks_exact_mut(kv_dim));
-        for ((((q, k), v), (cos, sin)), position) in rows.zip(rotations).zip(position as usize..) {
-            if config.qkv_bias {
-                add_vector(q, self.tensor(TensorKind::Bq, layer, &mut None));
-                add_vector(k, self.tensor(TensorKind::Bk, layer, &mut None));
-                add_vector(v, self.tensor(TensorKind::Bv, layer, &mut None));
+        let mut rows = rows.zip(rotations);
+        for run in runs.iter_mut().flatten() {
+            for ((((q, k), v), (cos, sin)), position) in rows.by_ref().take(run.tokens.len()).zip(run.position as usize..) {
+                if config.qkv_bias {
+                    add_vector(q, self.tensor(TensorKind::Bq, layer, &mut None));
+                    add_vector(k, self.tensor(TensorKind::Bk, layer, &mut None));
+                    add_vector(v, self.tensor(TensorKind::Bv, layer, &mut None));
+                }
+                rotate(q, heads.head_dim, cos, sin, config.rope_layout);
+                rotate(k, heads.head_dim, cos, sin, config.rope_layout);
+                run.kv.store(layer as usize, position, k, v);
             }
-            rotate(q, heads.head_dim, cos, sin, config.rope_layout);
-            rotate(k, heads.head_dim, cos, sin, config.rope_layout);
-            state.kv.store(layer as usize, position, k, v);
+        }
+        let (mut outs, mut queries) = (split(block.xb, q_dim.wrapping_mul(count)).0, &*queries);
+        for run in runs.iter().flatten() {
+            let width = q_dim.wrapping_mul(run.tokens.len());
+            let (out, other_outs) = split(outs, width);
+            let (q, other_queries) = queries.split_at_checked(width).unwrap_or_default();
+            self.attend_run(out, q, run, layer, heads, block.scratch.slots);
+            (outs, queries) = (other_outs, other_queries);
         }
         let (attended, _) = split(block.xb, q_dim.wrapping_mul(count));
-        let kv = (state.kv.keys(layer as usize), state.kv.values(layer as usize));
-        self.crew.attention_block(attended, queries, kv, heads, (position as usize, config.sliding_window as usize), block.scratch.slots);
         let (projected, _) = split(block.shared, dim.wrapping_mul(count));
         self.project_block(projected, TensorKind::Wo, layer, &mut inputs(attended, q_dim, block.codes), count, &mut block.scratch);
         add(block.x, projected);
     }
 
-    fn feed_forward_block(&self, state: &mut State<'_>, layer: u32, count: usize) {
+    /// Attention of the queries `q` of the positions of `run`, whose keys and values were stored.
+    fn attend_run(&self, out: &mut [f32], q: &[f32], run: &Run<'_, '_>, layer: u32, heads: Heads, slots: &mut [f32]) {
+        let (position, window) = (run.position as usize, self.config().sliding_window as usize);
+        let (keys, values) = (run.kv.keys(layer as usize), run.kv.values(layer as usize));
+        if run.tokens.len() > 1 {
+            return self.crew.attention_block(out, q, (keys, values), heads, (position, window), slots);
+        }
+        let first = if window == 0 { 0 } else { position.saturating_add(1).saturating_sub(window) };
+        if !self.crew.attention(out, q, (keys, values), heads, (first, position), Some(&mut *slots)) {
+            let (lanes, scores) = slots.split_at_mut_checked(heads.head_dim.saturating_mul(8)).unwrap_or_default();
+            attention(out, q, keys, values, heads, (first, position), scores, lanes);
+        }
+    }
+
+    fn feed_forward_block(&self, block: &mut Block<'_>, layer: u32, count: usize) {
         let config = self.config();
         let (dim, hidden_dim) = (config.dim as usize, config.hidden_dim as usize);
-        let Some(block) = &mut state.block else { return };
         let (normed, _) = split(block.xb, dim.wrapping_mul(count));
         self.norm_block(normed, TensorKind::FfnNorm, layer, block.x);
         let (hidden, rest) = split(block.shared, hidden_dim.wrapping_mul(count));
@@ -213,25 +271,40 @@ impl Llama<'_> {
         (position, count): (u32, u32),
         each: &mut impl FnMut(u32, &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let config = self.config();
-        let (dim, vocab_size) = (config.dim as usize, config.vocab_size as usize);
-        let classifier = if config.tied_embeddings { TensorKind::TokEmbeddings } else { TensorKind::Output };
         let Some(block) = &mut state.block else { return Ok(()) };
-        let (used, _) = split(block.x, dim.wrapping_mul(count as usize));
         let mut position = position;
-        for x in used.chunks(dim.saturating_mul(LOGITS).max(1)) {
+        self.logits_rows(block, count as usize, &mut |logits| {
+            if !all_finite(logits) {
+                return Err(Error::NonFiniteLogits { position }.into());
+            }
+            each(position, logits)?;
+            position = position.wrapping_add(1);
+            Ok(())
+        })
+    }
+
+    /// The logits of each of the first `count` rows of `block`, whether they are finite or not.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub(crate) fn logits_rows<E>(
+        &self,
+        block: &mut Block<'_>,
+        count: usize,
+        each: &mut impl FnMut(&mut [f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let config = self.config();
+        let (dim, vocab_size) = (config.dim as usize, (config.vocab_size as usize).max(1));
+        let classifier = if config.tied_embeddings { TensorKind::TokEmbeddings } else { TensorKind::Output };
+        let at_once = block.logits.len() / vocab_size;
+        let (used, _) = split(block.x, dim.wrapping_mul(count));
+        for x in used.chunks(dim.saturating_mul(at_once).max(1)) {
             let count = x.len() / dim.max(1);
             let (normed, _) = split(block.xb, x.len());
             self.norm_block(normed, TensorKind::Norm, 0, x);
             let (logits, _) = split(block.logits, vocab_size.wrapping_mul(count));
             self.project_block(logits, classifier, 0, &mut inputs(normed, dim, block.codes), count, &mut block.scratch);
-            for logits in logits.chunks_exact(vocab_size.max(1)) {
-                if !all_finite(logits) {
-                    return Err(Error::NonFiniteLogits { position }.into());
-                }
-                each(position, logits)?;
-                position = position.wrapping_add(1);
-            }
+            logits.chunks_exact_mut(vocab_size).try_for_each(&mut *each)?;
         }
         Ok(())
     }
