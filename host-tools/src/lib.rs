@@ -1,6 +1,7 @@
 //! Exports training checkpoints to `.dmexp`, and runs, checks and inspects them: the library behind the command `dmexp`.
 #![deny(unsafe_code)]
 
+pub mod bench;
 pub mod chat;
 pub mod checkpoint;
 pub mod compare;

@@ -1,8 +1,9 @@
 //! A file's bytes, memory-mapped so that weights larger than memory can be read piece by piece. Used by every importer.
 
 use crate::error::{Class, Error, Result};
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,7 @@ pub struct Mapping {
 #[derive(Debug)]
 enum Bytes {
     Mapped(Mmap),
+    Copied(Mmap),
     Owned(Vec<u8>),
 }
 
@@ -26,29 +28,34 @@ impl Mapping {
     /// [`Class::Unreadable`]: no such file, no permission, not a regular file, larger than this machine can address, or shorter in the mapping than on the disk.
     pub fn open(path: &Path) -> Result<Self> {
         let unreadable = |source| Error::unreadable(path, source);
-        // Looked at before it is opened: opening a pipe waits for whoever writes to it.
-        let metadata = std::fs::metadata(path).map_err(unreadable)?;
-        if !metadata.is_file() {
-            return Err(Error::new(Class::Unreadable, "is not a regular file").in_file(path));
-        }
-        let length = metadata.len();
-        if length == 0 {
-            return Ok(Self { path: path.to_path_buf(), bytes: Bytes::Owned(Vec::new()) });
-        }
-        if usize::try_from(length).is_err() {
-            let what = format!("has {length} bytes; this machine addresses {}", usize::MAX);
-            return Err(Error::new(Class::Unreadable, what).advise("use a 64-bit build").in_file(path));
-        }
-        let file = File::open(path).map_err(unreadable)?;
+        let Some((file, length)) = regular(path)? else { return Ok(Self::from_bytes(path, Vec::new())) };
         // SAFETY: the mapping is private to this process and only read. Should another process write to or cut the file meanwhile, then values change or the system ends this
         // process; that cannot be ruled out for any mapped file and is the user's own doing. No reference to the bytes assumes more of them than that they are bytes.
         #[expect(unsafe_code, reason = "mapping a file has no safe form")]
         let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
-        if map.len() as u64 != length {
+        if map.len() != length {
             let what = format!("has {length} bytes, but only {} of them could be mapped", map.len());
             return Err(Error::new(Class::Unreadable, what).in_file(path));
         }
         Ok(Self { path: path.to_path_buf(), bytes: Bytes::Mapped(map) })
+    }
+
+    /// Reads a regular file into memory of its own: in huge pages where the system has them, from which large weights are read faster than from a mapping, and which nobody else can change.
+    ///
+    /// # Errors
+    /// Those of [`Mapping::open`]; [`Class::Unreadable`] where there is not that much memory.
+    pub fn copy(path: &Path) -> Result<Self> {
+        let Some((mut file, length)) = regular(path)? else { return Ok(Self::from_bytes(path, Vec::new())) };
+        let mut memory = MmapMut::map_anon(length).map_err(|error| {
+            let what = format!("has {length} bytes, for which this machine gives no memory ({error})");
+            Error::new(Class::Unreadable, what).advise("use --load map").in_file(path)
+        })?;
+        // Where the system has no huge pages, reading the copy is slower and nothing else is different.
+        #[cfg(target_os = "linux")]
+        let _ = memory.advise(memmap2::Advice::HugePage);
+        file.read_exact(&mut memory).map_err(|error| Error::unreadable(path, error))?;
+        let copy = memory.make_read_only().map_err(|error| Error::unreadable(path, error))?;
+        Ok(Self { path: path.to_path_buf(), bytes: Bytes::Copied(copy) })
     }
 
     /// Takes bytes that are in memory already; `path` is what errors call them.
@@ -59,7 +66,7 @@ impl Mapping {
     /// All bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(map) => map,
+            Bytes::Mapped(map) | Bytes::Copied(map) => map,
             Bytes::Owned(bytes) => bytes,
         }
     }
@@ -91,4 +98,23 @@ impl Mapping {
     pub fn file_name(&self) -> String {
         self.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
+}
+
+/// A regular file and its length; `None` for an empty one, which cannot be mapped.
+fn regular(path: &Path) -> Result<Option<(File, usize)>> {
+    let unreadable = |source| Error::unreadable(path, source);
+    // Looked at before it is opened: opening a pipe waits for whoever writes to it.
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(Error::new(Class::Unreadable, "is not a regular file").in_file(path));
+    }
+    let length = metadata.len();
+    if length == 0 {
+        return Ok(None);
+    }
+    let Ok(addressed) = usize::try_from(length) else {
+        let what = format!("has {length} bytes; this machine addresses {}", usize::MAX);
+        return Err(Error::new(Class::Unreadable, what).advise("use a 64-bit build").in_file(path));
+    };
+    Ok(Some((File::open(path).map_err(unreadable)?, addressed)))
 }

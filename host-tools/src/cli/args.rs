@@ -4,6 +4,7 @@ use super::failure::{Failure, Outcome, request};
 use dmexp::sampler::Settings;
 use dmexp::simd::Level;
 use dmexp_format::{DType, KvDType};
+use dmexp_tools::decode::Load;
 use dmexp_tools::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -80,6 +81,12 @@ pub(crate) fn from_one(text: &str) -> Result<u32, String> {
 pub(crate) fn level(text: &str) -> Result<Level, String> {
     let found = Level::ALL.into_iter().find(|level| level.name() == text);
     found.ok_or_else(|| format!("one of {}", Level::ALL.map(Level::name).join(", ")))
+}
+
+/// `--load`.
+pub(crate) fn load(text: &str) -> Result<Load, String> {
+    let found = Load::ALL.into_iter().find(|load| load.name() == text);
+    found.ok_or_else(|| format!("one of {}", Load::ALL.map(Load::name).join(", ")))
 }
 
 /// `--threads`.

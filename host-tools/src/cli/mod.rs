@@ -1,6 +1,8 @@
 //! The command line, one file a subcommand; `main.rs` calls [`main`]. The work is done by the library: here are arguments in, words and exit codes out.
 
 mod args;
+mod bench;
+mod bench_report;
 mod chat;
 mod compare;
 mod compare_machines;
@@ -71,6 +73,7 @@ enum Command {
     Detokenize(detokenize::Detokenize),
     Logits(logits::Logits),
     Score(score::Score),
+    Bench(bench::Bench),
     Plan(plan::PlanArgs),
     Completions(completions::Completions),
     Man(man::Man),
@@ -135,6 +138,7 @@ fn run(command: Command) -> Outcome {
         Command::Detokenize(command) => detokenize::run(&command),
         Command::Logits(command) => logits::run(&command),
         Command::Score(command) => score::run(&command),
+        Command::Bench(command) => bench::run(&command),
         Command::Plan(command) => plan::run(&command),
         Command::Completions(command) => completions::run(&command, &mut Cli::command()),
         Command::Man(command) => man::run(&command, Cli::command()),

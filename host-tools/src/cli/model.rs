@@ -13,7 +13,7 @@ use dmexp_format::file::ModelFile;
 use dmexp_format::layout::Decoding;
 use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
 use dmexp_tools::checkpoint::{Kind, TokenizerSource, beside, recognise_path, tokenizer_file};
-use dmexp_tools::decode::{Cpu, CpuOptions, DormouseOptions, Loaded, TokenizerArrays, physical_cores};
+use dmexp_tools::decode::{Cpu, CpuOptions, DormouseOptions, Load, Loaded, TokenizerArrays, physical_cores};
 use dmexp_tools::error::{Error, Result};
 use dmexp_tools::text;
 use std::ffi::{OsStr, OsString};
@@ -40,6 +40,9 @@ pub(crate) struct ModelArgs {
     /// The vector instructions to use, for comparisons: baseline, avx2, avx512 or vnni [default: the best that the machine has; the results do not depend on it]
     #[arg(long, value_name = "LEVEL", value_parser = args::level)]
     pub(crate) simd: Option<Level>,
+    /// How the file comes to memory: map reads it when it is used, copy as a whole before anything else and then somewhat faster where it is large, auto copies large files (the results do not depend on it)
+    #[arg(long, value_name = "HOW", default_value = "map", value_parser = args::load)]
+    pub(crate) load: Load,
     #[command(flatten)]
     pub(crate) dormouse: DormouseRunArgs,
 }
@@ -47,7 +50,7 @@ pub(crate) struct ModelArgs {
 impl ModelArgs {
     /// Opens the file. Its weights are not read.
     pub(crate) fn open(&self) -> Outcome<Opened> {
-        Opened::open(&self.export, self.tokenizer.as_deref())
+        Opened::new(Loaded::open_as(&self.export, self.load)?, self.tokenizer.as_deref())
     }
 
     /// The files that are read.
@@ -95,11 +98,14 @@ pub(crate) struct Opened {
 impl Opened {
     /// Opens the file `export`.
     pub(crate) fn open(export: &Path, tokenizer: Option<&OsStr>) -> Outcome<Self> {
-        let loaded = Loaded::open(export)?;
+        Self::new(Loaded::open(export)?, tokenizer)
+    }
+
+    fn new(loaded: Loaded, tokenizer: Option<&OsStr>) -> Outcome<Self> {
         let arrays = match tokenizer {
             None => None,
             Some(name) if name == "bytes" && loaded.file()?.architecture() == Architecture::Dormouse => None,
-            Some(name) => Some(TokenizerArrays::new(&for_file(&loaded.file()?, name).map_err(|error| named(error, export))?)),
+            Some(name) => Some(TokenizerArrays::new(&for_file(&loaded.file()?, name).map_err(|error| named(error, loaded.path()))?)),
         };
         runs(&loaded)?;
         Ok(Self { loaded, arrays })

@@ -7,6 +7,7 @@ use dmexp::tokenizer::Tokenizer;
 use dmexp::{Model, Sampler, Session};
 use dmexp_format::KvDType;
 use dmexp_format::layout::Decoding;
+use std::hint::black_box;
 
 /// How to run a model.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,13 +85,16 @@ impl<'a> Cpu<'a> {
         }
         let bytes = model.arena_len().map_err(|error| loaded.explain(error))?;
         let words = bytes.div_ceil(size_of::<u32>());
-        let mut arena = Vec::new();
-        arena.try_reserve_exact(words).map_err(|_| {
+        let no_memory = |_| {
             let what =
                 format!("a session of {} positions needs {bytes} bytes of memory, which this machine does not give", model.context());
             Error::new(Class::Request, what).advise("use a shorter --context, or --kv f16").in_file(loaded.path())
-        })?;
-        arena.resize(words, 0);
+        };
+        // Asked for in a way that can be refused, and then as zeros, which the system gives page by page when they are first used: most of a long context never is.
+        let mut asked: Vec<u32> = Vec::new();
+        asked.try_reserve_exact(words).map_err(no_memory)?;
+        drop(black_box(asked));
+        let arena = vec![0; words];
         Ok(Self { loaded, model, arena })
     }
 

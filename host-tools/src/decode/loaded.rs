@@ -1,4 +1,4 @@
-//! A `.dmexp` file, mapped and its container checked: what all decoders borrow from.
+//! A `.dmexp` file, mapped or copied and its container checked: what all decoders borrow from.
 
 use crate::checkpoint::{self, Mapping};
 use crate::error::{Error, Result};
@@ -7,9 +7,54 @@ use dmexp::format::Error as FormatError;
 use dmexp_format::file::ModelFile;
 use std::path::Path;
 
-/// A mapped `.dmexp`.
+/// What is smaller is read from caches as fast as from a mapping. Above, decoding from a copy is some 5% faster, which makes up for the copying after 50 to 80 tokens (docs/host-speed.md).
+const COPIED_FROM: u64 = 32_000_000;
+
+/// How a file comes to memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Load {
+    /// Read from the disk or the system's cache when it is wanted: the first token comes soonest.
+    #[default]
+    Map,
+    /// Read as a whole before anything else, into huge pages where the system has them.
+    Copy,
+    /// [`Load::Copy`] for large files where there is twice the memory for it, [`Load::Map`] for others.
+    Auto,
+}
+
+impl Load {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::Map, Self::Copy, Self::Auto];
+
+    /// Its name in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::Copy => "copy",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// Whether a file of `bytes` bytes is copied.
+    fn copies(self, bytes: u64) -> bool {
+        match self {
+            Self::Map => false,
+            Self::Copy => true,
+            Self::Auto => bytes >= COPIED_FROM && available_memory().is_some_and(|available| available / 2 >= bytes),
+        }
+    }
+}
+
+/// Bytes of memory that the system could give; `None` where it does not say.
+fn available_memory() -> Option<u64> {
+    let facts = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = facts.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// A mapped or copied `.dmexp`.
 ///
-/// Only the head of the file is read when it is opened, however large it is; weights come from the disk when they are first used. Should another process change the file meanwhile, results
+/// Of a mapped file only the head is read when it is opened, however large it is; weights come from the disk when they are first used. Should another process change the file meanwhile, results
 /// change with it (or the system ends this process, where it was cut): replace model files by renaming, as the exporter does, and a file that is in use stays as it is.
 #[derive(Debug)]
 pub struct Loaded {
@@ -17,16 +62,28 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Opens a `.dmexp`. Its payload is not read: [`super::verify_all`] does that.
+    /// Opens a `.dmexp` and maps it. Its payload is not read: [`super::verify_all`] does that.
     ///
     /// # Errors
     /// With the path: [`Class::Unreadable`](crate::error::Class::Unreadable); for what is no `.dmexp`, what it is and the command that converts it where there is one;
     /// [`Class::Damaged`](crate::error::Class::Damaged) or [`Class::Mismatch`](crate::error::Class::Mismatch) with the first check of the container that failed.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_as(path, Load::Map)
+    }
+
+    /// Opens a `.dmexp` and maps or copies it, which is all the same for the results.
+    ///
+    /// # Errors
+    /// Those of [`Loaded::open`]; [`Class::Unreadable`](crate::error::Class::Unreadable) where there is no memory for the copy.
+    pub fn open_as(path: &Path, load: Load) -> Result<Self> {
         if path.is_dir() {
             return Err(checkpoint::not_a_dmexp(path));
         }
-        Self::new(Mapping::open(path)?)
+        let mapped = Self::new(Mapping::open(path)?)?;
+        if !load.copies(mapped.bytes().len() as u64) {
+            return Ok(mapped);
+        }
+        Self::new(Mapping::copy(path)?)
     }
 
     /// Takes a file that is in memory already; `name` is what errors call it.
@@ -103,5 +160,19 @@ impl Loaded {
             Some(name) => explained.at(format!("tensor {name}")),
             None => explained,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_copied_where_it_pays_and_there_is_room() {
+        assert!(!Load::default().copies(COPIED_FROM));
+        assert!(Load::Copy.copies(1));
+        assert!(!Load::Auto.copies(COPIED_FROM - 1));
+        assert_eq!(Load::Auto.copies(COPIED_FROM), available_memory().is_some_and(|available| available >= 2 * COPIED_FROM));
+        assert!(!Load::Auto.copies(u64::MAX / 2));
     }
 }

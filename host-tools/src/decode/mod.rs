@@ -16,7 +16,7 @@ mod tests;
 
 pub use cpu::{Cpu, CpuOptions, DormouseOptions};
 pub use golden::golden_check;
-pub use loaded::Loaded;
+pub use loaded::{Load, Loaded};
 pub use pool::{Pool, physical_cores};
 pub use tokenizer::TokenizerArrays;
 pub use verify::{Check, Outcome, VerifyReport, verify_all};
