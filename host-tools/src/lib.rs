@@ -5,6 +5,8 @@ pub mod bench;
 pub mod chat;
 pub mod checkpoint;
 pub mod compare;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod decode;
 pub mod device;
 pub mod error;

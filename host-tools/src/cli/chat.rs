@@ -28,7 +28,7 @@ pub(super) fn run(command: &Generate) -> Outcome {
     let settings = command.settings();
     let opened = command.model.open()?;
     command.checked()?;
-    let mut cpu = command.model.cpu(&opened)?;
+    let mut cpu = command.model.cpu(&opened, command.on)?;
     let model = *cpu.model();
     let tokenizer = *model.tokenizer();
     needed(&tokenizer, opened.loaded.path())?;

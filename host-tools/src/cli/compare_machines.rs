@@ -6,6 +6,7 @@ use super::export_run::cancel_flag;
 use super::failure::{Failure, Outcome, request};
 use super::model::{ModelArgs, Opened, encode, known, needed};
 use super::output::json;
+use super::run_on::{Processor, RunOn, gpu_name};
 use clap::Args;
 use dmexp_tools::compare::heat;
 use dmexp_tools::compare::machines::{Play, continued, play};
@@ -26,24 +27,23 @@ use std::time::Duration;
 /// What a side runs on.
 #[derive(Clone, Debug)]
 enum Machine {
-    Cpu,
+    Processor(Processor),
     Device(Name),
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cpu => f.write_str("cpu"),
+            Self::Processor(processor) => processor.fmt(f),
             Self::Device(name) => name.fmt(f),
         }
     }
 }
 
 fn machine(text: &str) -> Result<Machine, String> {
-    match text {
-        "cpu" => Ok(Machine::Cpu),
-        "cuda" => Err("this version does not run models on a GPU: compare with cpu, whose bits are the reference".to_owned()),
-        _ => Name::parse(text).map(Machine::Device),
+    match Processor::named(text) {
+        Some(processor) => processor.map(Machine::Processor),
+        None => Name::parse(text).map(Machine::Device),
     }
 }
 
@@ -51,10 +51,10 @@ fn machine(text: &str) -> Result<Machine, String> {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Machines {
-    /// The machine in question: qemu:BOARD or qemu:BOARD:FIRMWARE.elf, which is started and given the file; a serial port with a board that was flashed, as /dev/ttyACM0 or /dev/ttyUSB0:115200; or cpu
+    /// The machine in question: qemu:BOARD or qemu:BOARD:FIRMWARE.elf, which is started and given the file; a serial port with a board that was flashed, as /dev/ttyACM0 or /dev/ttyUSB0:115200; cpu; or a GPU: cuda or cuda:NUMBER
     #[arg(long, value_name = "DEVICE", value_parser = machine)]
     device: Machine,
-    /// What it is compared with: cpu, or another device
+    /// What it is compared with: cpu, a GPU (cuda), or another device
     #[arg(long, value_name = "DEVICE", value_parser = machine, default_value = "cpu", conflicts_with = "replay")]
     reference: Machine,
     /// The file that the reference runs, where it is another
@@ -204,9 +204,14 @@ fn side<'s, 'o: 's>(
     cpu: &'s mut Option<Cpu<'o>>,
 ) -> Outcome<Box<dyn Side + 's>> {
     match machine {
-        Machine::Cpu => {
-            let cpu = cpu.insert(args.cpu(opened)?);
+        Machine::Processor(Processor::Cpu) => {
+            let cpu = cpu.insert(args.cpu(opened, RunOn::default())?);
             Ok(Box::new(Host::new(&opened.loaded, cpu)?))
+        }
+        Machine::Processor(gpu @ Processor::Cuda(number)) => {
+            let cpu = cpu.insert(args.cpu(opened, RunOn::cuda(*number))?);
+            let name = gpu_name(opened).map_or_else(|| gpu.to_string(), |name| format!("{gpu} ({name})"));
+            Ok(Box::new(Host::elsewhere(&opened.loaded, cpu, name)?))
         }
         Machine::Device(name) => {
             let model = if command.flashed { None } else { Some(opened.loaded.path()) };

@@ -6,6 +6,7 @@ use super::failure::{Failure, Outcome, request};
 use super::figures::Pace;
 use super::model::{ModelArgs, encode, needed};
 use super::output::{bytes, count, float, json};
+use super::run_on::{RunOn, gpu_line};
 use clap::Args;
 use dmexp::format::Error as FormatError;
 use dmexp::sampler::Settings;
@@ -34,12 +35,15 @@ Examples:
   dmexp generate --export stories.dmexp --prompt \"Lily\" --steps 64 --temp 0
   dmexp generate --export stories.dmexp --prompt-file start.txt --seed 42 --stop \"The end\"
   dmexp generate --export stories.dmexp --prompt 'One\\nTwo\\n' --escapes --stop '\\n\\n' --json
+  dmexp generate --export stories.dmexp --prompt \"Lily\" --device cuda
   dmexp generate --export smollm2.dmexp --chat --system \"Answer in one sentence.\"
 
 In a chat Ctrl-C stops an answer, and the end of the input (Ctrl-D) ends the program.")]
 pub(crate) struct Generate {
     #[command(flatten)]
     pub(super) model: ModelArgs,
+    #[command(flatten)]
+    pub(super) on: RunOn,
     /// The text to continue [default: none]; with --chat the first turn
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) prompt: Option<OsString>,
@@ -193,7 +197,7 @@ pub(crate) fn run(command: &Generate) -> Outcome {
     let settings = command.settings();
     let opened = command.model.open()?;
     command.checked()?;
-    let mut cpu = command.model.cpu(&opened)?;
+    let mut cpu = command.model.cpu(&opened, command.on)?;
     let model = *cpu.model();
     needed(model.tokenizer(), opened.loaded.path())?;
     if command.compat && model.network().dormouse().is_none() {
@@ -211,7 +215,7 @@ pub(crate) fn run(command: &Generate) -> Outcome {
     if !command.json {
         let unused = if settings.temperature == 0.0 { " (not used: --temp 0 draws nothing)" } else { "" };
         note(format_args!("seed: {}{unused}", settings.seed));
-        if let Some(line) = dormouse_run::settings(&model) {
+        for line in dormouse_run::settings(&model).into_iter().chain(gpu_line(&opened)) {
             note(format_args!("{line}"));
         }
     }
@@ -246,6 +250,7 @@ pub(crate) fn run(command: &Generate) -> Outcome {
                 "repeat_last_n": settings.repeat_last_n,
                 "seed": settings.seed,
             },
+            "device": command.on.device.to_string(),
             "context": model.context(),
             "kv": model.kv().name(),
             "arena_bytes": arena_bytes,

@@ -5,6 +5,7 @@ use super::dormouse_run;
 use super::failure::{Outcome, request};
 use super::model::{ModelArgs, encode, known, needed};
 use super::output::{bytes, count, float, json, quoted, table};
+use super::run_on::RunOn;
 use super::tokenize::piece;
 use clap::{Args, ValueEnum};
 use dmexp::tokenizer::Tokenizer;
@@ -32,6 +33,8 @@ Examples:
 pub(crate) struct Logits {
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    on: RunOn,
     /// Token ids with commas or spaces between them; - is stdin. Nothing is put before them
     #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
     tokens: Option<OsString>,
@@ -100,7 +103,7 @@ struct Row {
 pub(crate) fn run(command: &Logits) -> Outcome {
     let opened = command.model.open()?;
     let target = command.out.as_deref().map(|out| Target::new(out, command.model.files())).transpose()?;
-    let mut cpu = command.model.cpu_for(&opened, command.convention)?;
+    let mut cpu = command.model.cpu_for(&opened, command.convention, command.on)?;
     let model = *cpu.model();
     let vocab_size = model.network().vocab_size();
     let tokens = match (&command.tokens, &command.text) {
@@ -140,6 +143,7 @@ pub(crate) fn run(command: &Logits) -> Outcome {
         return Ok(json(&json!({
             "export": command.model.export.to_string_lossy(),
             "vocab_size": vocab_size,
+            "device": command.on.device.to_string(),
             "context": model.context(),
             "kv": model.kv().name(),
             "convention": command.convention.name(),

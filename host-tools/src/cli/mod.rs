@@ -30,6 +30,7 @@ mod new;
 mod output;
 mod plan;
 mod predict;
+mod run_on;
 mod score;
 mod strip;
 mod tokenize;

@@ -4,6 +4,7 @@ use super::args;
 use super::dormouse_run::DormouseRunArgs;
 use super::failure::{Outcome, request};
 use super::logits::Convention;
+use super::run_on::{Processor, RunOn};
 use clap::Args;
 use dmexp::simd::Level;
 use dmexp::tokenizer::Tokenizer;
@@ -60,30 +61,33 @@ impl ModelArgs {
     }
 
     /// The model with the memory for one text.
-    pub(crate) fn cpu<'o>(&self, opened: &'o Opened) -> Outcome<Cpu<'o>> {
-        self.cpu_with(opened, self.dormouse.options())
+    pub(crate) fn cpu<'o>(&self, opened: &'o Opened, on: RunOn) -> Outcome<Cpu<'o>> {
+        self.cpu_with(opened, self.dormouse.options(), on)
     }
 
     /// The same, to be asked by this convention.
-    pub(crate) fn cpu_for<'o>(&self, opened: &'o Opened, convention: Convention) -> Outcome<Cpu<'o>> {
+    pub(crate) fn cpu_for<'o>(&self, opened: &'o Opened, convention: Convention, on: RunOn) -> Outcome<Cpu<'o>> {
         let options = self.dormouse.options();
         match (convention, options.decoding) {
-            (Convention::Prefix, _) => self.cpu_with(opened, options),
+            (Convention::Prefix, _) => self.cpu_with(opened, options, on),
             (Convention::Full, None | Some(Decoding::Full)) => {
-                self.cpu_with(opened, DormouseOptions { decoding: Some(Decoding::Full), ..options })
+                self.cpu_with(opened, DormouseOptions { decoding: Some(Decoding::Full), ..options }, on)
             }
             (Convention::Full, Some(_)) => Err(request("--convention full takes --decoding full", "leave --decoding out")),
         }
     }
 
-    fn cpu_with<'o>(&self, opened: &'o Opened, dormouse: DormouseOptions) -> Outcome<Cpu<'o>> {
+    fn cpu_with<'o>(&self, opened: &'o Opened, dormouse: DormouseOptions, on: RunOn) -> Outcome<Cpu<'o>> {
         let tokenizer = opened.arrays.as_ref().map(TokenizerArrays::tokenizer).transpose()?;
+        let options = CpuOptions { context: self.context, kv: self.kv, tokenizer };
+        if let Processor::Cuda(number) = on.device {
+            return on.gpu(number, self, opened, &options, &dormouse);
+        }
         if let Some(level) = self.simd {
             let advice = |best: Level| format!("the most it has is {}", best.name());
             level.choose().map_err(|best| request(format!("this machine has no {}", level.name()), advice(best)))?;
         }
         let threads = self.threads.map_or_else(physical_cores, |threads| threads as usize);
-        let options = CpuOptions { context: self.context, kv: self.kv, tokenizer };
         Ok(Cpu::with_dormouse(&opened.loaded, &options, &dormouse, threads)?)
     }
 }
@@ -93,6 +97,9 @@ impl ModelArgs {
 pub(crate) struct Opened {
     pub(crate) loaded: Loaded,
     arrays: Option<TokenizerArrays>,
+    /// The model on a GPU, once it was asked for.
+    #[cfg(feature = "cuda")]
+    pub(super) gpu: std::sync::OnceLock<dmexp_tools::cuda::Cuda>,
 }
 
 impl Opened {
@@ -108,7 +115,12 @@ impl Opened {
             Some(name) => Some(TokenizerArrays::new(&for_file(&loaded.file()?, name).map_err(|error| named(error, loaded.path()))?)),
         };
         runs(&loaded)?;
-        Ok(Self { loaded, arrays })
+        Ok(Self {
+            loaded,
+            arrays,
+            #[cfg(feature = "cuda")]
+            gpu: std::sync::OnceLock::new(),
+        })
     }
 
     /// The tokenizer.

@@ -5,6 +5,7 @@ use super::failure::{Outcome, request};
 use super::logits::{Convention, rows, told_apart};
 use super::model::{ModelArgs, encode, needed};
 use super::output::{count, float, json};
+use super::run_on::RunOn;
 use clap::Args;
 use dmexp::Sampler;
 use dmexp_tools::decode::Decoder;
@@ -25,6 +26,8 @@ Examples:
 pub(crate) struct Score {
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    on: RunOn,
     /// The file with the text, byte for byte; - is stdin
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     text: OsString,
@@ -58,7 +61,7 @@ pub(crate) fn run(command: &Score) -> Outcome {
     let mut figures = Vec::new();
     let mut settings = (None, json!(null));
     for convention in conventions {
-        let mut cpu = command.model.cpu_for(&opened, convention)?;
+        let mut cpu = command.model.cpu_for(&opened, convention, command.on)?;
         let model = *cpu.model();
         needed(model.tokenizer(), opened.loaded.path())?;
         let told = told_apart(convention, &model);
@@ -103,6 +106,7 @@ pub(crate) fn run(command: &Score) -> Outcome {
         });
         return Ok(json(&json!({
             "export": command.model.export.to_string_lossy(),
+            "device": command.on.device.to_string(),
             "text_bytes": total,
             "dormouse": settings.1,
             "scores": scores.collect::<Vec<_>>(),

@@ -92,10 +92,23 @@ impl<'a> Host<'a> {
     /// # Errors
     /// Those of [`Cpu::session`].
     pub fn new(loaded: &'a Loaded, cpu: &'a mut Cpu<'_>) -> Result<Self> {
+        let tensors = if loaded.file()?.index().is_some() { loaded.file()?.num_tensors() } else { 0 };
+        Self::of(loaded, cpu, "this machine".to_owned(), tensors)
+    }
+
+    /// The same of a model that something else computes ([`Cpu::elsewhere`]), which is called `name`: where its weights lie cannot be looked at.
+    ///
+    /// # Errors
+    /// Those of [`Cpu::session`].
+    pub fn elsewhere(loaded: &'a Loaded, cpu: &'a mut Cpu<'_>, name: String) -> Result<Self> {
+        Self::of(loaded, cpu, name, 0)
+    }
+
+    fn of(loaded: &'a Loaded, cpu: &'a mut Cpu<'_>, name: String, tensors: u32) -> Result<Self> {
         let model = cpu.model();
         let network = model.network();
         let about = About {
-            name: "this machine".to_owned(),
+            name,
             firmware: None,
             fingerprint: loaded.file()?.fingerprint(),
             dim: network.dim(),
@@ -103,7 +116,7 @@ impl<'a> Host<'a> {
             vocab_size: network.vocab_size(),
             context: model.context(),
             kv: model.kv(),
-            tensors: if loaded.file()?.index().is_some() { loaded.file()?.num_tensors() } else { 0 },
+            tensors,
         };
         Ok(Self { about, loaded, session: cpu.session(Sampler::greedy())?, logits: Vec::new() })
     }

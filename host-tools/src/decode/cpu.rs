@@ -2,6 +2,7 @@
 
 use super::{Loaded, Pool};
 use crate::error::{Class, Error, Result};
+use dmexp::accelerator::Accelerator;
 use dmexp::models::dormouse::Factors;
 use dmexp::tokenizer::Tokenizer;
 use dmexp::{Model, Sampler, Session};
@@ -62,6 +63,31 @@ impl<'a> Cpu<'a> {
     /// # Errors
     /// Those of [`Cpu::new`]; [`Class::Request`] where the model is another, or cannot be run in this way.
     pub fn with_dormouse(loaded: &'a Loaded, options: &CpuOptions<'a>, dormouse: &DormouseOptions, threads: usize) -> Result<Self> {
+        let mut model = Self::configured(loaded, options, dormouse)?;
+        if threads > 1 {
+            model = model.with_executor(Pool::of(threads));
+        }
+        Self::with_arena(loaded, &model)
+    }
+
+    /// A model that something else computes: what `accelerator` makes for it. The results do not depend on it.
+    ///
+    /// # Errors
+    /// Those of [`Cpu::with_dormouse`] and of `accelerator`.
+    pub fn elsewhere(
+        loaded: &'a Loaded,
+        options: &CpuOptions<'a>,
+        dormouse: &DormouseOptions,
+        accelerator: impl FnOnce(&Model<'a>) -> Result<&'a dyn Accelerator>,
+    ) -> Result<Self> {
+        let model = Self::configured(loaded, options, dormouse)?;
+        // What keeps a session from being here keeps it from being there, and is said first.
+        model.arena_len().map_err(|error| loaded.explain(error))?;
+        let accelerator = accelerator(&model)?;
+        Self::with_arena(loaded, &model.with_accelerator(accelerator))
+    }
+
+    fn configured(loaded: &'a Loaded, options: &CpuOptions<'a>, dormouse: &DormouseOptions) -> Result<Model<'a>> {
         let mut model = dormouse.apply(loaded, &loaded.model()?)?;
         // Those of a model of dormouse are always kept as they are.
         if model.network().dormouse().is_none() {
@@ -72,9 +98,6 @@ impl<'a> Cpu<'a> {
         }
         // As many as there may be: prompts and scored texts are read far faster.
         model = model.with_block(u32::MAX);
-        if threads > 1 {
-            model = model.with_executor(Pool::of(threads));
-        }
         if let Some(tokenizer) = options.tokenizer {
             let (pieces, vocab_size) = (tokenizer.facts().n_pieces, model.network().vocab_size());
             if pieces != vocab_size {
@@ -83,6 +106,10 @@ impl<'a> Cpu<'a> {
             }
             model = model.with_tokenizer(tokenizer).map_err(|error| loaded.explain(error))?;
         }
+        Ok(model)
+    }
+
+    fn with_arena(loaded: &'a Loaded, model: &Model<'a>) -> Result<Self> {
         let bytes = model.arena_len().map_err(|error| loaded.explain(error))?;
         let words = bytes.div_ceil(size_of::<u32>());
         let no_memory = |_| {
@@ -95,7 +122,7 @@ impl<'a> Cpu<'a> {
         asked.try_reserve_exact(words).map_err(no_memory)?;
         drop(black_box(asked));
         let arena = vec![0; words];
-        Ok(Self { loaded, model, arena })
+        Ok(Self { loaded, model: *model, arena })
     }
 
     /// The model, with context, keys and values, and tokenizer as they were asked for.

@@ -7,6 +7,10 @@ use dmexp_format::host::VerifyError;
 impl From<FormatError> for Error {
     /// Without the path and the tensor's name, which [`super::Loaded::explain`] adds.
     fn from(error: FormatError) -> Self {
+        #[cfg(feature = "cuda")]
+        if let FormatError::Accelerator { code } = error {
+            return crate::cuda::failed(code);
+        }
         let (class, advice) = class_and_advice(&error);
         let explained = Self::new(class, error.to_string());
         if advice.is_empty() { explained } else { explained.advise(advice) }

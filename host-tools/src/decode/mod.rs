@@ -12,7 +12,7 @@ mod tokenizer;
 pub mod verify;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use cpu::{Cpu, CpuOptions, DormouseOptions};
 pub use golden::golden_check;

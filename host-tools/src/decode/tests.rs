@@ -1,6 +1,6 @@
 //! Tests of loading, running and verifying; exports of random checkpoints serve as files.
 
-mod accelerator;
+pub(crate) mod accelerator;
 mod batch;
 mod copies;
 mod levels;

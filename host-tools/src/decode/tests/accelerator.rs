@@ -110,8 +110,8 @@ impl Accelerator for Elsewhere<'_> {
 
 const TEXT: [u32; 13] = [1, 9, 77, 201, 14, 150, 33, 299, 4, 4, 60, 118, 7];
 
-/// Everything that a session can be asked, as bits and tokens.
-fn everything(session: &mut Session<'_>) -> Vec<u32> {
+/// Everything that a session of a model like [`SMALL`] can be asked, as bits and tokens.
+pub(crate) fn everything(session: &mut Session<'_>) -> Vec<u32> {
     let mut found = Vec::new();
     // One by one, then at once, then both in one text.
     for alone in [TEXT.len(), 0, 3] {

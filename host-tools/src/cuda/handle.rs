@@ -1,0 +1,251 @@
+//! A model on a device, as sessions see it. The device belongs to a thread of its own: contexts belong to threads, and recorded graphs cannot leave theirs.
+
+use super::decoder::Decoder;
+use super::driver::{Device, STATIC_SHARED};
+use super::error::{CudaError, NO_THREAD};
+use super::library::Facts;
+use super::upload;
+use dmexp::Model;
+use dmexp::accelerator::Accelerator;
+use dmexp::format::Error as FormatError;
+use dmexp_kernels::plan::NOT_FINITE;
+use dmexp_kernels::{COLUMNS, PTX, Plan};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// How to run a model on a GPU.
+#[derive(Clone, Debug)]
+pub struct Options<'o> {
+    /// The device's number among those that the driver shows.
+    pub ordinal: u32,
+    /// Whether the launches of a step are recorded once and then launched as one. Without, every kernel is launched by itself, which is slower and easier to look into.
+    pub graphs: bool,
+    /// The kernels; those that are built in where it is not for a test.
+    pub ptx: &'o str,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self { ordinal: 0, graphs: true, ptx: PTX }
+    }
+}
+
+/// A model on a device, with the memory of one session.
+#[derive(Debug)]
+pub struct Cuda {
+    facts: Facts,
+    bytes: u64,
+    vocab_size: u32,
+    link: Mutex<Option<Link>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The way to the thread: an answer for every question.
+#[derive(Debug)]
+struct Link {
+    ask: SyncSender<Ask>,
+    answers: Receiver<Result<Answer, CudaError>>,
+}
+
+enum Ask {
+    /// Takes the memory.
+    Take(Box<Plan>),
+    /// Fills the next piece, with zeros where there are no bytes.
+    Fill(Option<Vec<u8>>),
+    /// Makes ready for steps: the sizes of logits and residual stream, and whether there are graphs.
+    Begin((u32, u32), bool),
+    Feed(Vec<u32>, u32),
+    Logits(u32, u32),
+    Step(u32, u32),
+    Choose(u32, u32),
+    Part(u32, u32, u32),
+}
+
+enum Answer {
+    Facts(Facts),
+    Done,
+    Floats(Vec<f32>),
+    Token(u32),
+}
+
+impl Cuda {
+    /// Opens a device, takes all the memory that sessions of `model` need there, with its context and its type of keys and values, and uploads the weights.
+    ///
+    /// # Errors
+    /// Every [`CudaError`].
+    pub fn new(model: &Model<'_>, options: &Options<'_>) -> Result<Self, CudaError> {
+        let Some(network) = model.network().llama() else { return Err(CudaError::Unsupported("models of dormouse")) };
+        let (asks, questions) = sync_channel(2);
+        let (replies, answers) = sync_channel(1);
+        let (ordinal, ptx) = (options.ordinal, options.ptx.to_owned());
+        let thread = Builder::new()
+            .name("dmexp cuda".to_owned())
+            .spawn(move || serve(ordinal, &ptx, &questions, &replies))
+            .map_err(|_| CudaError::Thread)?;
+        let link = Link { ask: asks, answers };
+        let Answer::Facts(facts) = link.answer()? else { return Err(CudaError::Thread) };
+        let shared = facts.shared.saturating_sub(STATIC_SHARED);
+        let plan = Plan::new(*network.config(), |number| upload::tensor(network, number), (model.context(), model.kv()), shared)
+            .map_err(CudaError::Refused)?;
+        let bytes = plan.bytes(1);
+        link.asked(Ask::Take(Box::new(plan.clone())))?;
+        for piece in plan.pieces() {
+            link.asked(Ask::Fill(upload::bytes(network, &plan, piece.contents)?))?;
+        }
+        let vocab_size = model.network().vocab_size();
+        link.asked(Ask::Begin((vocab_size, model.network().dim()), options.graphs))?;
+        Ok(Self { facts, bytes, vocab_size, link: Mutex::new(Some(link)), thread: Some(thread) })
+    }
+
+    /// What the device is.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Bytes of the device's memory that were taken.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn ask(&self, ask: Ask) -> Result<Answer, FormatError> {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = link.as_ref().map_or(Err(CudaError::Thread), |link| link.asked(ask));
+        answer.map_err(|error| FormatError::Accelerator {
+            code: match error {
+                CudaError::Failed { code, .. } => code,
+                _ => NO_THREAD,
+            },
+        })
+    }
+
+    fn floats(&self, ask: Ask, out: &mut [f32]) -> Result<(), FormatError> {
+        match self.ask(ask)? {
+            Answer::Floats(found) if found.len() == out.len() => {
+                out.copy_from_slice(&found);
+                Ok(())
+            }
+            _ => Err(FormatError::Accelerator { code: NO_THREAD }),
+        }
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // The thread ends when nobody can ask any more; what it has on the device is given back before this returns.
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Link {
+    fn answer(&self) -> Result<Answer, CudaError> {
+        self.answers.recv().map_err(|_| CudaError::Thread)?
+    }
+
+    fn asked(&self, ask: Ask) -> Result<Answer, CudaError> {
+        self.ask.send(ask).map_err(|_| CudaError::Thread)?;
+        self.answer()
+    }
+}
+
+impl Accelerator for Cuda {
+    fn block(&self) -> u32 {
+        COLUMNS
+    }
+
+    fn feed(&self, tokens: &[u32], position: u32) -> Result<(), FormatError> {
+        self.ask(Ask::Feed(tokens.to_vec(), position)).map(drop)
+    }
+
+    fn logits(&self, first: u32, logits: &mut [f32]) -> Result<(), FormatError> {
+        let rows = (logits.len() as u32).checked_div(self.vocab_size).unwrap_or(0);
+        self.floats(Ask::Logits(first, rows), logits)
+    }
+
+    fn step(&self, token: u32, position: u32, logits: &mut [f32]) -> Result<(), FormatError> {
+        self.floats(Ask::Step(token, position), logits)
+    }
+
+    fn choose(&self, token: u32, position: u32) -> Result<Option<u32>, FormatError> {
+        match self.ask(Ask::Choose(token, position))? {
+            Answer::Token(NOT_FINITE) => Err(FormatError::NonFiniteLogits { position }),
+            Answer::Token(token) => Ok(Some(token)),
+            _ => Err(FormatError::Accelerator { code: NO_THREAD }),
+        }
+    }
+
+    fn part(&self, part: u32, token: u32, position: u32, residual: &mut [f32]) -> Result<(), FormatError> {
+        self.floats(Ask::Part(part, token, position), residual)
+    }
+}
+
+/// The thread: opens the device, answers until nobody can ask any more, and gives back what it took.
+fn serve(ordinal: u32, ptx: &str, questions: &Receiver<Ask>, replies: &SyncSender<Result<Answer, CudaError>>) {
+    let opened = Device::open(ordinal, ptx);
+    let (answer, device) = match opened {
+        Ok(device) => (Ok(Answer::Facts(device.facts().clone())), Some(device)),
+        Err(error) => (Err(error), None),
+    };
+    if replies.send(answer).is_err() {
+        return;
+    }
+    let Some(decoder) = device.and_then(|device| make_ready(device, questions, replies)) else { return };
+    answer_all(decoder, questions, replies);
+}
+
+/// Takes the memory and fills it; `None` where that failed or is not wanted any more.
+fn make_ready(mut device: Device, questions: &Receiver<Ask>, replies: &SyncSender<Result<Answer, CudaError>>) -> Option<Decoder> {
+    let (mut plan, mut addresses, mut filled) = (None, Vec::new(), 0);
+    while let Ok(ask) = questions.recv() {
+        let done = match ask {
+            Ask::Take(wanted) => device.take(&wanted).map(|found| {
+                addresses = found;
+                plan = Some(*wanted);
+            }),
+            Ask::Fill(contents) => {
+                let piece = filled;
+                filled += 1;
+                match contents {
+                    Some(bytes) => device.fill(piece, &bytes),
+                    None => device.zero(piece),
+                }
+            }
+            Ask::Begin(sizes, graphs) => {
+                return match Decoder::new(device, plan.take()?, addresses, sizes, graphs) {
+                    Ok(decoder) => replies.send(Ok(Answer::Done)).ok().map(|()| decoder),
+                    Err(error) => {
+                        let _ = replies.send(Err(error));
+                        None
+                    }
+                };
+            }
+            _ => Err(CudaError::Thread),
+        };
+        replies.send(done.map(|()| Answer::Done)).ok()?;
+    }
+    None
+}
+
+fn answer_all(mut decoder: Decoder, questions: &Receiver<Ask>, replies: &SyncSender<Result<Answer, CudaError>>) {
+    while let Ok(ask) = questions.recv() {
+        let answer = decoder.attempt(|decoder| {
+            Ok(match ask {
+                Ask::Feed(tokens, position) => {
+                    decoder.feed(&tokens, position)?;
+                    Answer::Done
+                }
+                Ask::Logits(first, rows) => Answer::Floats(decoder.logits(first, rows)?),
+                Ask::Step(token, position) => Answer::Floats(decoder.step(token, position)?),
+                Ask::Choose(token, position) => Answer::Token(decoder.choose(token, position)?),
+                Ask::Part(part, token, position) => Answer::Floats(decoder.part(part, token, position)?),
+                Ask::Take(_) | Ask::Fill(_) | Ask::Begin(..) => return Err(CudaError::Thread),
+            })
+        });
+        if replies.send(answer).is_err() {
+            return;
+        }
+    }
+}
