@@ -32,6 +32,8 @@ pub(crate) mod quantise;
 pub(crate) mod rare;
 pub mod rope;
 pub mod sum;
+#[cfg(all(feature = "sequential", not(target_os = "none")))]
+pub(crate) mod tile;
 
 #[cfg(test)]
 mod golden_tests;

@@ -13,6 +13,20 @@ pub(crate) fn tree([a0, a1, a2, a3, a4, a5, a6, a7]: Lanes) -> f32 {
     ((a0 + a4) + (a2 + a6)) + ((a1 + a5) + (a3 + a7))
 }
 
+/// Eight canonical sums at once: lane `i` of sum `j` is `lanes[i][j]`.
+#[cfg(feature = "sequential")]
+#[inline]
+pub(crate) fn trees(lanes: [[f32; 8]; 8]) -> [f32; 8] {
+    let mut sums = [0.0; 8];
+    let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
+    let low = l0.into_iter().zip(l1).zip(l2).zip(l3);
+    let high = l4.into_iter().zip(l5).zip(l6).zip(l7);
+    for (sum, ((((a0, a1), a2), a3), (((a4, a5), a6), a7))) in sums.iter_mut().zip(low.zip(high)) {
+        *sum = tree([a0, a1, a2, a3, a4, a5, a6, a7]);
+    }
+    sums
+}
+
 /// Adds `term(value)` of each value to its lane, the first value to lane 0.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "the closure must be inlined into the loop")]

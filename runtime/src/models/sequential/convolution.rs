@@ -18,6 +18,11 @@ pub(super) fn run_transposed(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 fn windows(call: &mut Call<'_, '_>, grid: &Grid) -> Result<(), Error> {
     let (kernel, bias) = (call.tensor(0), call.tensor(1));
+    #[cfg(not(target_os = "none"))]
+    if super::tiles::run(call.out, call.x, grid, &kernel, &bias) {
+        call.activate();
+        return Ok(());
+    }
     let (patch, codes) = call.scratch.split_at_mut_checked(kernel.cols()).unwrap_or_default();
     let mut rest = &mut *call.out;
     for place in grid.places() {

@@ -29,6 +29,7 @@ pub(super) fn product(out: &mut [f32], w: &TensorView<'_>, x: &[f32], scratch: &
 pub(super) fn add(out: &mut [f32], bias: &TensorView<'_>) {
     match bias.as_f32() {
         Some(bias) => crate::ops::ffn::add(out, bias),
+        None if bias.bytes().is_empty() => {}
         None => add_vector(out, bias),
     }
 }

@@ -7,7 +7,7 @@ use super::grid::{Grid, Place};
 use super::step::Call;
 use crate::format::{Error, TensorView};
 use crate::ops::parts::next_mut;
-use crate::ops::sum::tree;
+use crate::ops::sum::trees;
 
 /// Filters that are taken at a time.
 pub(super) const BLOCK: usize = 8;
@@ -114,18 +114,6 @@ pub(super) fn window(x: &[f32], grid: &Grid, place: Place, channels: &Channels, 
         }
     });
     trees(lanes)
-}
-
-/// Eight canonical sums at once: lane `i` of sum `j` is `lanes[i][j]`.
-pub(super) fn trees(lanes: [[f32; BLOCK]; 8]) -> [f32; BLOCK] {
-    let mut sums = [0.0; BLOCK];
-    let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
-    let low = l0.into_iter().zip(l1).zip(l2).zip(l3);
-    let high = l4.into_iter().zip(l5).zip(l6).zip(l7);
-    for (sum, ((((a0, a1), a2), a3), (((a4, a5), a6), a7))) in sums.iter_mut().zip(low.zip(high)) {
-        *sum = tree([a0, a1, a2, a3, a4, a5, a6, a7]);
-    }
-    sums
 }
 
 /// The inputs of eight filters at the place that begins at `start`.

@@ -10,12 +10,12 @@ pub(super) struct Grid {
     pub(super) input: [usize; 3],
     pub(super) output: [usize; 3],
     pub(super) window: [usize; 3],
-    stride: [usize; 3],
-    dilation: [usize; 3],
-    before: [usize; 3],
+    pub(super) stride: [usize; 3],
+    pub(super) dilation: [usize; 3],
+    pub(super) before: [usize; 3],
     pub(super) channels: usize,
     /// Whether windows belong to a transposed convolution: they then lie where this one's results would.
-    transposed: bool,
+    pub(super) transposed: bool,
 }
 
 /// A place in the output, or in the input.
@@ -106,7 +106,7 @@ impl Grid {
 
     /// The row of the input, without its last axis, that taps (a, b) of the window at `out` lie in: its number.
     #[inline]
-    fn row(&self, [x, y, _]: Place, a: usize, b: usize) -> Option<usize> {
+    pub(super) fn row(&self, [x, y, _]: Place, a: usize, b: usize) -> Option<usize> {
         let [_, rows, _] = self.input;
         Some(self.along(0, x, a)?.wrapping_mul(rows).wrapping_add(self.along(1, y, b)?))
     }

@@ -17,6 +17,8 @@ mod predictor;
 mod recurrent;
 mod step;
 mod table;
+#[cfg(not(target_os = "none"))]
+mod tiles;
 mod upsampling;
 mod walk;
 

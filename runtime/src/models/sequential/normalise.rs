@@ -4,9 +4,11 @@ use super::step::Call;
 use super::walk::{Walk, strides};
 use crate::format::arch::sequential::{Flags, Op};
 use crate::format::{Error, TensorView};
+#[cfg(not(target_os = "none"))]
+use crate::ops::elementwise;
 use crate::ops::math::{exp, sqrt};
 use crate::ops::parts::next_mut;
-use crate::ops::sum::tree;
+use crate::ops::sum::{lanes_of, tree};
 
 /// The largest factor of a unit normalisation.
 const LARGEST: f32 = 1e12;
@@ -54,6 +56,14 @@ impl<'a> Affine<'a> {
         (Self { gamma, beta }, usize::from(scale).wrapping_add(usize::from(center)))
     }
 
+    /// Both as they lie, where both are there and can be read so.
+    fn floats(&self) -> Option<[&'a [f32]; 2]> {
+        match (&self.gamma, &self.beta) {
+            (Numbers::Floats(gamma), Numbers::Floats(beta)) => Some([gamma, beta]),
+            _ => None,
+        }
+    }
+
     #[inline]
     fn at(&self, index: usize) -> (f32, f32) {
         (self.gamma.at(index), self.beta.at(index))
@@ -87,9 +97,13 @@ pub(super) fn batch(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 /// The canonical sum of `term` of the elements at these offsets.
 fn sum(x: &[f32], offsets: &Walk, term: impl Fn(f32) -> f32) -> f32 {
+    // On hosts alone, where code may be large: vectors for what lies side by side.
+    if let Some(x) = offsets.block().filter(|_| cfg!(not(target_os = "none"))).and_then(|len| x.get(..len)) {
+        return tree(lanes_of(x, term));
+    }
     let mut lanes = [0.0; 8];
     let mut lane = 0usize;
-    offsets.clone().for_each(|at| {
+    offsets.visit(|at| {
         if let (Some(sum), Some(value)) = (lanes.get_mut(lane), x.get(at)) {
             *sum += term(*value);
         }
@@ -99,19 +113,63 @@ fn sum(x: &[f32], offsets: &Walk, term: impl Fn(f32) -> f32) -> f32 {
 }
 
 /// `y = ((x - mean) * r) * gamma + beta` with the mean of `count` elements and `r = 1 / sqrt(mean of the squares of (x - mean) + eps)`.
-fn normalise(x: &mut [f32], offsets: &Walk, count: usize, eps: f32, affine: impl Fn(usize) -> (f32, f32)) {
+///
+/// `floats` are gamma and beta where they can be read as they lie: the same numbers as `affine` gives.
+fn normalise(
+    x: &mut [f32],
+    offsets: &Walk,
+    count: usize,
+    eps: f32,
+    floats: Option<[&[f32]; 2]>,
+    mut affine: impl FnMut(usize) -> (f32, f32),
+) {
     let count = count as f32;
     let mean = sum(x, offsets, |value| value) / count;
     let variance = sum(x, offsets, |value| (value - mean) * (value - mean)) / count;
     let r = 1.0 / sqrt(variance + eps);
+    if let (Some([gamma, beta]), Some(x)) =
+        (floats.filter(|_| cfg!(not(target_os = "none"))), offsets.block().and_then(|len| x.get_mut(..len)))
+    {
+        for ((y, gamma), beta) in x.iter_mut().zip(gamma).zip(beta) {
+            *y = ((*y - mean) * r) * gamma + beta;
+        }
+        return;
+    }
     let mut place = 0usize;
-    offsets.clone().for_each(|at| {
+    offsets.visit(|at| {
         if let Some(y) = x.get_mut(at) {
             let (gamma, beta) = affine(place);
             *y = ((*y - mean) * r) * gamma + beta;
         }
         place = place.wrapping_add(1);
     });
+}
+
+/// Elements that hosts hold side by side at most.
+#[cfg(not(target_os = "none"))]
+const HELD: usize = 256;
+
+/// Calls `each` with the elements at these `count` offsets, and their offsets: on hosts put side by side for it, and back again, where they are few.
+fn gathered(x: &mut [f32], offsets: &Walk, count: usize, each: impl FnOnce(&mut [f32], &Walk)) {
+    #[cfg(not(target_os = "none"))]
+    if let Some(held) = [0.0; HELD].get_mut(..count) {
+        let mut to = held.iter_mut();
+        offsets.visit(|at| {
+            if let (Some(to), Some(from)) = (to.next(), x.get(at)) {
+                *to = *from;
+            }
+        });
+        each(held, &Walk::new(0).slower(count, 1));
+        let mut from = held.iter();
+        offsets.visit(|at| {
+            if let (Some(to), Some(from)) = (x.get_mut(at), from.next()) {
+                *to = *from;
+            }
+        });
+        return;
+    }
+    let _ = count;
+    each(x, offsets);
 }
 
 /// Calls `each` with the offsets over the layer's axes, in the order in which it names them, for every place on the others; and with how many there are.
@@ -125,16 +183,24 @@ fn over_axes(call: &mut Call<'_, '_>, mut each: impl FnMut(&mut [f32], &Walk, us
     // Those that are not used name no axis: one element, no stride.
     let count = named.into_iter().fold(1usize, |count, name| count.saturating_mul(axis(name).0));
     let others = (0..4u8).map(|other| if named.contains(&other) { (1, 0) } else { axis(other) });
+    let inner = Walk::new(0).axes(named.map(axis).into_iter());
+    if inner.block().is_some() {
+        let mut rest = &mut *call.out;
+        while !rest.is_empty() && count > 0 {
+            each(next_mut(&mut rest, count), &inner, count);
+        }
+        return;
+    }
     for start in Walk::new(0).axes(others) {
         let inner = Walk::new(start.cast_signed()).axes(named.map(axis).into_iter());
-        each(call.out, &inner, count);
+        gathered(call.out, &inner, count, |x, offsets| each(x, offsets, count));
     }
 }
 
 /// Over axes of one sample.
 pub(super) fn layer(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let ((affine, _), eps) = (Affine::of(call), call.step.layer.a);
-    over_axes(call, |x, offsets, count| normalise(x, offsets, count, eps, |place| affine.at(place)));
+    over_axes(call, |x, offsets, count| normalise(x, offsets, count, eps, affine.floats(), |place| affine.at(place)));
     Ok(())
 }
 
@@ -148,8 +214,17 @@ pub(super) fn group(call: &mut Call<'_, '_>) -> Result<(), Error> {
     for group in 0..groups {
         let first = group.wrapping_mul(width);
         let offsets = Walk::new(first.cast_signed()).slower(width, 1).slower(places, channels.cast_signed());
-        let affine = |place: usize| affine.at(first.wrapping_add((place as u32).checked_rem(width as u32).unwrap_or(0) as usize));
-        normalise(call.out, &offsets, places.saturating_mul(width), eps, affine);
+        let mut next = 0usize;
+        let affine = |_| {
+            let channel = first.wrapping_add(next);
+            next = next.wrapping_add(1);
+            if next == width {
+                next = 0;
+            }
+            affine.at(channel)
+        };
+        let count = places.saturating_mul(width);
+        gathered(call.out, &offsets, count, |x, offsets| normalise(x, offsets, count, eps, None, affine));
     }
     Ok(())
 }
@@ -159,7 +234,7 @@ pub(super) fn unit(call: &mut Call<'_, '_>) -> Result<(), Error> {
     over_axes(call, |x, offsets, _| {
         let factor = 1.0 / sqrt(sum(x, offsets, |value| value * value));
         let factor = if factor > LARGEST { LARGEST } else { factor };
-        offsets.clone().for_each(|at| {
+        offsets.visit(|at| {
             if let Some(y) = x.get_mut(at) {
                 *y *= factor;
             }
@@ -176,22 +251,29 @@ pub(super) fn softmax(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Ok(());
     }
     over_axes(call, |x, offsets, _| {
+        #[cfg(not(target_os = "none"))]
+        if let Some(x) = offsets.block().and_then(|len| x.get_mut(..len)) {
+            return elementwise::softmax(x, x.len(), 0.0);
+        }
         let at = |x: &[f32], at: usize| x.get(at).copied().unwrap_or(f32::NEG_INFINITY);
-        let largest = offsets
-            .clone()
-            .map(|place| at(x, place))
-            .fold(f32::NEG_INFINITY, |largest, value| if value > largest { value } else { largest });
-        for place in offsets.clone() {
+        let mut largest = f32::NEG_INFINITY;
+        offsets.visit(|place| {
+            let value = at(x, place);
+            if value > largest {
+                largest = value;
+            }
+        });
+        offsets.visit(|place| {
             if let Some(y) = x.get_mut(place) {
                 *y = exp(*y - largest);
             }
-        }
+        });
         let total = sum(x, offsets, |value| value);
-        for place in offsets.clone() {
+        offsets.visit(|place| {
             if let Some(y) = x.get_mut(place) {
                 *y /= total;
             }
-        }
+        });
     });
     Ok(())
 }

@@ -1,13 +1,12 @@
 //! Upsampling: repeats along one to three axes, and resampling in the plane.
 
-use super::depthwise::trees;
 use super::gather::take;
 use super::step::Call;
 use super::walk::{Walk, strides};
 use crate::format::arch::sequential::resample_from;
 use crate::format::{Error, TensorView};
 use crate::ops::parts::next_mut;
-use crate::ops::sum::{Lanes, tree};
+use crate::ops::sum::{Lanes, tree, trees};
 
 /// Every element again and again.
 pub(super) fn repeat(call: &mut Call<'_, '_>) -> Result<(), Error> {
@@ -39,22 +38,28 @@ fn mix(out: &mut [f32], x: &[f32], weights: &TensorView<'_>, row: u32, factor: u
     };
     let neighbours =
         || (0usize..).zip(weights.iter().zip(from..)).filter_map(|(tap, (weight, at))| Some((tap & 7, *weight, usize::try_from(at).ok()?)));
-    let (eights, rest) = out.as_chunks_mut::<8>();
-    let mut first = 0usize;
-    for eight in eights {
-        let mut lanes = [[0.0f32; 8]; 8];
-        for (lane, weight, at) in neighbours() {
-            let x = x.get(at.wrapping_mul(step).wrapping_add(first)..).and_then(|x| x.first_chunk::<8>());
-            if let (Some(lane), Some(x)) = (lanes.get_mut(lane), x) {
-                for (sum, x) in lane.iter_mut().zip(x) {
-                    *sum += weight * *x;
+    if let Some(last) = out.len().checked_sub(8) {
+        let mut first = 0usize;
+        while first < step {
+            // The last eight may be in part those before once more.
+            let start = first.min(last);
+            let mut lanes = [[0.0f32; 8]; 8];
+            for (lane, weight, at) in neighbours() {
+                let x = x.get(at.wrapping_mul(step).wrapping_add(start)..).and_then(|x| x.first_chunk::<8>());
+                if let (Some(lane), Some(x)) = (lanes.get_mut(lane), x) {
+                    for (sum, x) in lane.iter_mut().zip(x) {
+                        *sum += weight * *x;
+                    }
                 }
             }
+            if let Some(eight) = out.get_mut(start..).and_then(|out| out.first_chunk_mut()) {
+                *eight = trees(lanes);
+            }
+            first = first.saturating_add(8);
         }
-        *eight = trees(lanes);
-        first = first.wrapping_add(8);
+        return;
     }
-    for (y, c) in rest.iter_mut().zip(first..) {
+    for (c, y) in out.iter_mut().enumerate() {
         let mut lanes: Lanes = [0.0; 8];
         for (lane, weight, at) in neighbours() {
             if let (Some(lane), Some(x)) = (lanes.get_mut(lane), x.get(at.wrapping_mul(step).wrapping_add(c))) {
@@ -72,6 +77,11 @@ pub(super) fn resample(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (rows, columns) = (call.tensor(0), call.tensor(1));
     let (channels, row_len) = (channels as usize, (width as usize).saturating_mul(channels as usize));
     let Some(middle) = call.scratch.get_mut(..row_len) else { return Ok(()) };
+    #[cfg(not(target_os = "none"))]
+    if channels < ROWS && row_len.saturating_mul(ROWS) <= BLOCK {
+        resample_by_eight(call.out, call.x, middle, (&rows, down), (&columns, across));
+        return Ok(());
+    }
     let mut rest = &mut *call.out;
     for row in 0..height.saturating_mul(down) {
         mix(middle, call.x, &rows, row, down);
@@ -80,4 +90,54 @@ pub(super) fn resample(call: &mut Call<'_, '_>) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Rows that hosts resample at a time.
+#[cfg(not(target_os = "none"))]
+const ROWS: usize = 8;
+/// Elements of those rows at most.
+#[cfg(not(target_os = "none"))]
+const BLOCK: usize = 2048;
+
+/// The same for fewer channels than make a vector: eight rows lie side by side, and their columns are taken as one of eight times the channels.
+#[cfg(not(target_os = "none"))]
+fn resample_by_eight(
+    out: &mut [f32],
+    x: &[f32],
+    middle: &mut [f32],
+    (rows, down): (&TensorView<'_>, u32),
+    (columns, across): (&TensorView<'_>, u32),
+) {
+    let (height, width) = (rows.rows(), columns.rows());
+    let out_len = out.len().checked_div(height).unwrap_or(0);
+    let channels = out_len.checked_div(width).unwrap_or(0);
+    let (mut block, mut mixed) = ([0.0; BLOCK], [0.0; ROWS * ROWS]);
+    let (Some(block), Some(mixed)) = (block.get_mut(..middle.len().wrapping_mul(ROWS)), mixed.get_mut(..channels.wrapping_mul(ROWS)))
+    else {
+        return;
+    };
+    let mut rest = out;
+    let mut row = 0u32;
+    while !rest.is_empty() {
+        let eight = next_mut(&mut rest, out_len.saturating_mul(ROWS));
+        for (row, lane) in (row..).zip(0..ROWS).take(height.saturating_sub(row as usize)) {
+            mix(middle, x, rows, row, down);
+            for (to, from) in block.iter_mut().skip(lane).step_by(ROWS).zip(&*middle) {
+                *to = *from;
+            }
+        }
+        for (column, first) in (0..width as u32).zip((0usize..).step_by(channels.max(1))) {
+            mix(mixed, block, columns, column, across);
+            for (values, first) in mixed.as_chunks::<ROWS>().0.iter().zip(first..) {
+                let mut at = first;
+                for value in values {
+                    if let Some(y) = eight.get_mut(at) {
+                        *y = *value;
+                    }
+                    at = at.wrapping_add(out_len);
+                }
+            }
+        }
+        row = row.wrapping_add(ROWS as u32);
+    }
 }

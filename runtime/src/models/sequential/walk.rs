@@ -37,6 +37,43 @@ impl Walk {
     pub(super) fn axes(self, axes: impl DoubleEndedIterator<Item = (usize, isize)>) -> Self {
         axes.rev().fold(self, |walk, (size, stride)| walk.slower(size, stride))
     }
+
+    /// Calls `each` with the offsets, the fastest axis in a loop of its own; of a walk that has not begun.
+    #[inline]
+    pub(super) fn visit(&self, mut each: impl FnMut(usize)) {
+        let [(size, stride), slower @ ..] = &self.axes;
+        let (mut next, mut outer) = (self.next, None);
+        while let Some(start) = next {
+            let mut at = start;
+            for _ in 0..*size {
+                each(at.cast_unsigned());
+                at = at.wrapping_add(*stride);
+            }
+            if self.used < 2 {
+                return;
+            }
+            let outer = outer.get_or_insert_with(|| {
+                let mut outer = Self { used: self.used.wrapping_sub(1), ..Self::new(start) };
+                for (to, from) in outer.axes.iter_mut().zip(slower) {
+                    *to = *from;
+                }
+                outer.next();
+                outer
+            });
+            next = outer.next().map(usize::cast_signed);
+        }
+    }
+
+    /// How many there are where the offsets are those from 0 on, each one more than that before.
+    pub(super) fn block(&self) -> Option<usize> {
+        let mut len = 1isize;
+        let steady = self.axes.iter().take(self.used).all(|(size, stride)| {
+            let fits = *stride == len;
+            len = len.wrapping_mul(size.cast_signed());
+            fits
+        });
+        (steady && self.next == Some(0)).then_some(len.cast_unsigned())
+    }
 }
 
 impl Iterator for Walk {
@@ -104,7 +141,10 @@ mod tests {
         assert_eq!(Walk::new(5).collect::<Vec<_>>(), [5]);
         let folded = |walk: Walk| {
             let mut all = Vec::new();
-            walk.for_each(|at| all.push(at));
+            walk.clone().for_each(|at| all.push(at));
+            let mut visited = Vec::new();
+            walk.visit(|at| visited.push(at));
+            assert!(visited == all || walk.counts != [0; AXES]);
             all
         };
         let mut walk = Walk::new(1).axes([(2, 10), (1, 7), (3, -1)].into_iter());
@@ -113,5 +153,10 @@ mod tests {
         assert_eq!((folded(Walk::new(5)), folded(Walk::new(5).slower(0, 1))), (vec![5], vec![]));
         assert_eq!(Walk::new(5).slower(0, 1).count(), 0);
         assert_eq!(strides([2, 3, 4, 1]), [12, 4, 1, 1]);
+        let blocks = [[(2, 6), (3, 2), (2, 1)], [(1, 9), (5, 1), (1, 9)], [(2, 3), (1, 7), (3, 1)], [(1, 0); 3]];
+        let others = [[(2, 2), (3, 2), (2, 1)], [(1, 9), (5, 2), (1, 9)], [(2, 1), (1, 7), (3, 2)], [(1, 1), (1, 1), (3, -1)]];
+        assert_eq!(blocks.map(|axes| Walk::new(0).axes(axes.into_iter()).block()), [Some(12), Some(5), Some(6), Some(1)]);
+        assert_eq!(others.map(|axes| Walk::new(0).axes(axes.into_iter()).block()), [None; 4]);
+        assert_eq!([Walk::new(1).slower(3, 1), Walk::new(0).slower(0, 1)].map(|walk| walk.block()), [None; 2]);
     }
 }

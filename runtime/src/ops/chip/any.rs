@@ -7,6 +7,8 @@ use crate::ops::convert::{self, F16, F32};
 use crate::ops::kv::{KvHead, KvRows, is_built};
 use crate::ops::{kv_integer, portable, quantise};
 
+#[cfg(all(feature = "sequential", not(target_os = "none")))]
+pub(crate) use crate::ops::tile::multiply_tile;
 pub(crate) use portable::{add, argmax, divide, exp_minus, gate, norm, rotate, sum8, sum8_squares};
 pub(crate) use quantise::largest_magnitude;
 

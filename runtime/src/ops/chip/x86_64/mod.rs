@@ -14,6 +14,8 @@ mod avx2_attention;
 mod avx2_floats;
 #[cfg(any(feature = "q8", feature = "q4"))]
 mod avx2_integers;
+#[cfg(feature = "sequential")]
+mod avx2_tile;
 mod detect;
 #[cfg(all(feature = "llama", any(feature = "q8", feature = "q4")))]
 mod integer_matmul;
@@ -34,6 +36,8 @@ use crate::format::{DType, TensorView};
 use crate::ops::integer::{self, Integers};
 #[cfg(any(feature = "q8", feature = "q4"))]
 use crate::ops::quantise as portable_quantise;
+#[cfg(feature = "sequential")]
+use crate::ops::tile;
 use crate::simd::Level;
 #[cfg(any(feature = "q8", feature = "q4"))]
 use integer_rows::Rows;
@@ -63,6 +67,16 @@ pub(crate) fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &[f32]) {
         DType::Bf16 => unsafe { avx2_floats::matvec_bf16(out, rows, x) },
         _ => out.fill(0.0),
     }
+}
+
+/// As [`tile::multiply_tile`].
+#[cfg(feature = "sequential")]
+pub(crate) fn multiply_tile(out: &mut [f32], step: usize, filters: &[f32], cols: usize, tile: &tile::Tile, x: &[f32]) {
+    if Level::current() < Level::Avx2 {
+        return tile::multiply_tile(out, step, filters, cols, tile, x);
+    }
+    // SAFETY: Level::current says that there is AVX2.
+    unsafe { avx2_tile::multiply_tile(out, step, filters, cols, tile, x) }
 }
 
 /// How the codes of an activation vector lie.
