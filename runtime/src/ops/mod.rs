@@ -42,4 +42,4 @@ mod integer_tests;
 #[cfg(test)]
 mod kv_integer_tests;
 #[cfg(test)]
-mod test_rng;
+pub(crate) mod test_rng;

@@ -164,7 +164,7 @@ mod tests {
         let mut rng = Rng::new(7);
         for (transposed, width, stride, taps) in [false, true]
             .into_iter()
-            .flat_map(|t| [1, 3, 8, 21].map(|w| [1, 2, 3].map(|s| [1, 2, 4].map(|n| (t, w, s, n)))))
+            .flat_map(|t| [1usize, 3, 8, 21].map(|w| [1, 2, 3].map(|s| [1, 2, 4].map(|n| (t, w, s, n)))))
             .flatten()
             .flatten()
         {
@@ -189,7 +189,7 @@ mod tests {
                 assert!(out.iter().map(|y| y.to_bits()).eq(wanted.iter().copied()), "{grid:?} at {}", Level::current().name());
                 let mut tile = Tile::default();
                 tile.push(0, 0);
-                let (mut one, mut other) = ([0.0; 8], [0.0; 8]);
+                let (mut one, mut other) = ([0.0f32; 8], [0.0f32; 8]);
                 let mut seen = [1.5f32; 8];
                 seen.iter_mut().zip(&x).for_each(|(to, from)| *to = *from);
                 multiply_tile(&mut one, 1, &weights[..cols], cols, &tile, &seen);
@@ -197,7 +197,7 @@ mod tests {
                 assert_eq!(one, other);
             }
         }
-        let (weights, mut out) = ([f32::INFINITY], [0.0]);
+        let (weights, mut out) = ([f32::INFINITY], [0.0f32]);
         let kernel = TensorView::new(0, DType::F32, Dims::matrix(1, 1), bytemuck::cast_slice(&weights)).unwrap();
         let one = [1; 3];
         let grid =
