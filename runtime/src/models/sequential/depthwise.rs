@@ -4,6 +4,8 @@
 
 use super::dense::{add, product};
 use super::grid::{Grid, Place};
+#[cfg(not(target_os = "none"))]
+use super::padded::Padded;
 use super::step::Call;
 use crate::format::{Error, TensorView};
 use crate::ops::parts::next_mut;
@@ -12,7 +14,7 @@ use crate::ops::sum::trees;
 /// Filters that are taken at a time.
 pub(super) const BLOCK: usize = 8;
 /// The most taps whose weights are kept at hand.
-const TAPS: usize = 32;
+pub(super) const TAPS: usize = 32;
 
 /// A depthwise convolution.
 pub(super) fn run(call: &mut Call<'_, '_>) -> Result<(), Error> {
@@ -46,6 +48,8 @@ pub(super) fn run_separable(call: &mut Call<'_, '_>) -> Result<(), Error> {
 fn filters(out: &mut [f32], x: &[f32], grid: &Grid, kernel: &TensorView<'_>) {
     let (count, taps) = (kernel.rows(), kernel.cols());
     let Some(multiplier) = count.checked_div(grid.channels).filter(|multiplier| *multiplier > 0) else { return };
+    #[cfg(not(target_os = "none"))]
+    let mut padded = Padded::of(grid);
     let mut weights = [[0.0; BLOCK]; TAPS];
     let mut first = 0;
     while first < count {
@@ -53,11 +57,23 @@ fn filters(out: &mut [f32], x: &[f32], grid: &Grid, kernel: &TensorView<'_>) {
             *weights = weights_of(kernel, first, tap);
         }
         let channels = channels_of(first, count, multiplier);
+        // What is outside is read there too, which makes no difference where weights are finite.
+        #[cfg(not(target_os = "none"))]
+        let padded = padded.as_mut().filter(|_| weights.as_flattened().iter().all(|weight| weight.is_finite())).map(|padded| {
+            padded.fill(x, grid, &channels);
+            &*padded
+        });
         for (number, place) in grid.places().enumerate() {
-            let sums = window(x, grid, place, &channels, |tap| match weights.get(tap) {
-                Some(weights) => *weights,
-                None => weights_of(kernel, first, tap),
-            });
+            let general = || {
+                window(x, grid, place, &channels, |tap| match weights.get(tap) {
+                    Some(weights) => *weights,
+                    None => weights_of(kernel, first, tap),
+                })
+            };
+            #[cfg(not(target_os = "none"))]
+            let sums = padded.map_or_else(general, |padded| padded.window(grid, place, &weights));
+            #[cfg(target_os = "none")]
+            let sums = general();
             let start = number.wrapping_mul(count).wrapping_add(first);
             for (y, sum) in out.get_mut(start..).unwrap_or_default().iter_mut().zip(sums).take(count.saturating_sub(first)) {
                 *y = sum;
@@ -119,7 +135,7 @@ pub(super) fn window(x: &[f32], grid: &Grid, place: Place, channels: &Channels, 
 /// The inputs of eight filters at the place that begins at `start`.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "a load in the innermost loop")]
-fn values(x: &[f32], start: usize, channels: &Channels) -> [f32; BLOCK] {
+pub(super) fn values(x: &[f32], start: usize, channels: &Channels) -> [f32; BLOCK] {
     match channels {
         Channels::Run(first) => x.get(start.wrapping_add(*first)..).and_then(|x| x.first_chunk()).copied().unwrap_or_default(),
         Channels::Any(channels) => channels.map(|channel| x.get(start.wrapping_add(channel)).copied().unwrap_or(0.0)),

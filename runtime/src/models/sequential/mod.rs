@@ -11,10 +11,13 @@ mod gather;
 mod grid;
 mod merge;
 mod normalise;
+#[cfg(not(target_os = "none"))]
+mod padded;
 mod pooling;
 mod prediction;
 mod predictor;
 mod recurrent;
+mod sets;
 mod step;
 mod table;
 #[cfg(not(target_os = "none"))]

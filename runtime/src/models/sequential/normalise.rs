@@ -1,14 +1,12 @@
 //! Normalisations, and the softmax along any axis: statistics are canonical sums over the natural order of what they are about.
 
+use super::sets::{Number, Numbers, Set, Work, for_sets};
 use super::step::Call;
 use super::walk::{Walk, strides};
+use crate::format::Error;
 use crate::format::arch::sequential::{Flags, Op};
-use crate::format::{Error, TensorView};
-#[cfg(not(target_os = "none"))]
-use crate::ops::elementwise;
 use crate::ops::math::{exp, sqrt};
 use crate::ops::parts::next_mut;
-use crate::ops::sum::{lanes_of, tree};
 
 /// The largest factor of a unit normalisation.
 const LARGEST: f32 = 1e12;
@@ -21,31 +19,6 @@ struct Affine<'a> {
     beta: Numbers<'a>,
 }
 
-/// A vector of a layer.
-enum Numbers<'a> {
-    /// None: every element is this.
-    All(f32),
-    /// Where it can be read as it lies.
-    Floats(&'a [f32]),
-    /// At any address.
-    Stored(TensorView<'a>),
-}
-
-impl<'a> Numbers<'a> {
-    fn of(view: TensorView<'a>) -> Self {
-        view.as_f32().map_or(Self::Stored(view), Self::Floats)
-    }
-
-    #[inline]
-    fn at(&self, index: usize) -> f32 {
-        match self {
-            Self::All(number) => *number,
-            Self::Floats(numbers) => numbers.get(index).copied().unwrap_or(0.0),
-            Self::Stored(view) => view.get_float(index),
-        }
-    }
-}
-
 impl<'a> Affine<'a> {
     /// With the place of the first tensor after them.
     fn of(call: &Call<'_, 'a>) -> (Self, usize) {
@@ -54,14 +27,6 @@ impl<'a> Affine<'a> {
         let gamma = if scale { Numbers::of(call.tensor(0)) } else { Numbers::All(1.0) };
         let beta = if center { Numbers::of(call.tensor(usize::from(scale))) } else { Numbers::All(0.0) };
         (Self { gamma, beta }, usize::from(scale).wrapping_add(usize::from(center)))
-    }
-
-    /// Both as they lie, where both are there and can be read so.
-    fn floats(&self) -> Option<[&'a [f32]; 2]> {
-        match (&self.gamma, &self.beta) {
-            (Numbers::Floats(gamma), Numbers::Floats(beta)) => Some([gamma, beta]),
-            _ => None,
-        }
     }
 
     #[inline]
@@ -95,85 +60,36 @@ pub(super) fn batch(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The canonical sum of `term` of the elements at these offsets.
-fn sum(x: &[f32], offsets: &Walk, term: impl Fn(f32) -> f32) -> f32 {
-    // On hosts alone, where code may be large: vectors for what lies side by side.
-    if let Some(x) = offsets.block().filter(|_| cfg!(not(target_os = "none"))).and_then(|len| x.get(..len)) {
-        return tree(lanes_of(x, term));
-    }
-    let mut lanes = [0.0; 8];
-    let mut lane = 0usize;
-    offsets.visit(|at| {
-        if let (Some(sum), Some(value)) = (lanes.get_mut(lane), x.get(at)) {
-            *sum += term(*value);
-        }
-        lane = lane.wrapping_add(1) & 7;
-    });
-    tree(lanes)
-}
-
-/// `y = ((x - mean) * r) * gamma + beta` with the mean of `count` elements and `r = 1 / sqrt(mean of the squares of (x - mean) + eps)`.
-///
-/// `floats` are gamma and beta where they can be read as they lie: the same numbers as `affine` gives.
-fn normalise(
-    x: &mut [f32],
-    offsets: &Walk,
-    count: usize,
+/// `y = ((x - mean) * r) * gamma + beta` with the mean of a set and `r = 1 / sqrt(mean of the squares of (x - mean) + eps)`.
+struct Normalise<'a> {
+    affine: Affine<'a>,
     eps: f32,
-    floats: Option<[&[f32]; 2]>,
-    mut affine: impl FnMut(usize) -> (f32, f32),
-) {
-    let count = count as f32;
-    let mean = sum(x, offsets, |value| value) / count;
-    let variance = sum(x, offsets, |value| (value - mean) * (value - mean)) / count;
-    let r = 1.0 / sqrt(variance + eps);
-    if let (Some([gamma, beta]), Some(x)) =
-        (floats.filter(|_| cfg!(not(target_os = "none"))), offsets.block().and_then(|len| x.get_mut(..len)))
-    {
-        for ((y, gamma), beta) in x.iter_mut().zip(gamma).zip(beta) {
-            *y = ((*y - mean) * r) * gamma + beta;
-        }
-        return;
-    }
-    let mut place = 0usize;
-    offsets.visit(|at| {
-        if let Some(y) = x.get_mut(at) {
-            let (gamma, beta) = affine(place);
-            *y = ((*y - mean) * r) * gamma + beta;
-        }
-        place = place.wrapping_add(1);
-    });
+    /// Channels of a group, whose gamma and beta are taken again and again; of a layer normalisation there is one of each for every element.
+    width: Option<usize>,
 }
 
-/// Elements that hosts hold side by side at most.
-#[cfg(not(target_os = "none"))]
-const HELD: usize = 256;
-
-/// Calls `each` with the elements at these `count` offsets, and their offsets: on hosts put side by side for it, and back again, where they are few.
-fn gathered(x: &mut [f32], offsets: &Walk, count: usize, each: impl FnOnce(&mut [f32], &Walk)) {
-    #[cfg(not(target_os = "none"))]
-    if let Some(held) = [0.0; HELD].get_mut(..count) {
-        let mut to = held.iter_mut();
-        offsets.visit(|at| {
-            if let (Some(to), Some(from)) = (to.next(), x.get(at)) {
-                *to = *from;
+impl Work for Normalise<'_> {
+    fn on<S: Set>(&self, x: &mut [f32], set: &S, count: usize) {
+        let (count, Affine { gamma, beta }) = (count as f32, &self.affine);
+        let mean = set.sum(x, |value| value).map(|sum| sum / count);
+        let variance = set.sum(x, |value| value.with(mean, |value, mean| (value - mean) * (value - mean)));
+        let r = variance.map(|sum| 1.0 / sqrt(sum / count + self.eps));
+        let normal = |value: S::Number| value.with(mean, |value, mean| value - mean).with(r, |value, r| value * r);
+        let Some(width) = self.width else { return set.scale(x, normal, gamma, beta) };
+        let mut channel = 0usize;
+        set.update(x, |value| {
+            let (gamma, beta) = (set.own(gamma, channel), set.own(beta, channel));
+            channel = channel.wrapping_add(1);
+            if channel == width {
+                channel = 0;
             }
+            normal(value).with(gamma, |value, gamma| value * gamma).with(beta, |value, beta| value + beta)
         });
-        each(held, &Walk::new(0).slower(count, 1));
-        let mut from = held.iter();
-        offsets.visit(|at| {
-            if let (Some(to), Some(from)) = (x.get_mut(at), from.next()) {
-                *to = *from;
-            }
-        });
-        return;
     }
-    let _ = count;
-    each(x, offsets);
 }
 
-/// Calls `each` with the offsets over the layer's axes, in the order in which it names them, for every place on the others; and with how many there are.
-fn over_axes(call: &mut Call<'_, '_>, mut each: impl FnMut(&mut [f32], &Walk, usize)) {
+/// Does the work on the elements along the layer's axes, in the order in which it names them, for every place on the others.
+fn over_axes(call: &mut Call<'_, '_>, work: &impl Work) {
     let (sizes, steps) = (call.output.padded(), strides(call.output.padded()));
     let axis = |axis: u8| {
         let axis = usize::from(axis);
@@ -181,26 +97,14 @@ fn over_axes(call: &mut Call<'_, '_>, mut each: impl FnMut(&mut [f32], &Walk, us
     };
     let named = call.step.layer.axes;
     // Those that are not used name no axis: one element, no stride.
-    let count = named.into_iter().fold(1usize, |count, name| count.saturating_mul(axis(name).0));
     let others = (0..4u8).map(|other| if named.contains(&other) { (1, 0) } else { axis(other) });
-    let inner = Walk::new(0).axes(named.map(axis).into_iter());
-    if inner.block().is_some() {
-        let mut rest = &mut *call.out;
-        while !rest.is_empty() && count > 0 {
-            each(next_mut(&mut rest, count), &inner, count);
-        }
-        return;
-    }
-    for start in Walk::new(0).axes(others) {
-        let inner = Walk::new(start.cast_signed()).axes(named.map(axis).into_iter());
-        gathered(call.out, &inner, count, |x, offsets| each(x, offsets, count));
-    }
+    for_sets(call.out, Walk::new(0).axes(others), &Walk::new(0).axes(named.map(axis).into_iter()), work);
 }
 
 /// Over axes of one sample.
 pub(super) fn layer(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let ((affine, _), eps) = (Affine::of(call), call.step.layer.a);
-    over_axes(call, |x, offsets, count| normalise(x, offsets, count, eps, affine.floats(), |place| affine.at(place)));
+    over_axes(call, &Normalise { affine, eps, width: None });
     Ok(())
 }
 
@@ -211,36 +115,41 @@ pub(super) fn group(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let groups = if call.step.layer.op == Op::GroupNormalization { call.step.layer.units as usize } else { channels };
     let width = channels.checked_div(groups).unwrap_or(0);
     let places = call.out.len().checked_div(channels).unwrap_or(0);
-    for group in 0..groups {
-        let first = group.wrapping_mul(width);
-        let offsets = Walk::new(first.cast_signed()).slower(width, 1).slower(places, channels.cast_signed());
-        let mut next = 0usize;
-        let affine = |_| {
-            let channel = first.wrapping_add(next);
-            next = next.wrapping_add(1);
-            if next == width {
-                next = 0;
-            }
-            affine.at(channel)
-        };
-        let count = places.saturating_mul(width);
-        gathered(call.out, &offsets, count, |x, offsets| normalise(x, offsets, count, eps, None, affine));
-    }
+    let elements = Walk::new(0).slower(width, 1).slower(places, channels.cast_signed());
+    for_sets(call.out, Walk::new(0).slower(groups, width.cast_signed()), &elements, &Normalise { affine, eps, width: Some(width) });
     Ok(())
 }
 
 /// `x * min(1 / sqrt(sum of the squares), 1e12)`.
-pub(super) fn unit(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    over_axes(call, |x, offsets, _| {
-        let factor = 1.0 / sqrt(sum(x, offsets, |value| value * value));
-        let factor = if factor > LARGEST { LARGEST } else { factor };
-        offsets.visit(|at| {
-            if let Some(y) = x.get_mut(at) {
-                *y *= factor;
-            }
+struct Unit;
+
+impl Work for Unit {
+    fn on<S: Set>(&self, x: &mut [f32], set: &S, _: usize) {
+        let factor = set.sum(x, |value| value.map(|value| value * value)).map(|sum| {
+            let factor = 1.0 / sqrt(sum);
+            if factor > LARGEST { LARGEST } else { factor }
         });
-    });
+        set.update(x, |value| value.with(factor, |value, factor| value * factor));
+    }
+}
+
+/// The length of each set becomes 1.
+pub(super) fn unit(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    over_axes(call, &Unit);
     Ok(())
+}
+
+/// The largest is subtracted, then `exp`, then each divided by their sum.
+struct Softmax;
+
+impl Work for Softmax {
+    fn on<S: Set>(&self, x: &mut [f32], set: &S, _: usize) {
+        let mut largest = S::Number::all(f32::NEG_INFINITY);
+        set.visit(x, |value| largest = value.with(largest, |value, largest| if value > largest { value } else { largest }));
+        set.update(x, |value| value.with(largest, |value, largest| exp(value - largest)));
+        let total = set.sum(x, |value| value);
+        set.update(x, |value| value.with(total, |value, total| value / total));
+    }
 }
 
 /// The softmax along the layer's axis.
@@ -248,32 +157,8 @@ pub(super) fn softmax(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let [axis, ..] = call.step.layer.axes;
     if u32::from(axis).wrapping_add(1) == call.output.rank() {
         call.activate();
-        return Ok(());
+    } else {
+        over_axes(call, &Softmax);
     }
-    over_axes(call, |x, offsets, _| {
-        #[cfg(not(target_os = "none"))]
-        if let Some(x) = offsets.block().and_then(|len| x.get_mut(..len)) {
-            return elementwise::softmax(x, x.len(), 0.0);
-        }
-        let at = |x: &[f32], at: usize| x.get(at).copied().unwrap_or(f32::NEG_INFINITY);
-        let mut largest = f32::NEG_INFINITY;
-        offsets.visit(|place| {
-            let value = at(x, place);
-            if value > largest {
-                largest = value;
-            }
-        });
-        offsets.visit(|place| {
-            if let Some(y) = x.get_mut(place) {
-                *y = exp(*y - largest);
-            }
-        });
-        let total = sum(x, offsets, |value| value);
-        offsets.visit(|place| {
-            if let Some(y) = x.get_mut(place) {
-                *y /= total;
-            }
-        });
-    });
     Ok(())
 }

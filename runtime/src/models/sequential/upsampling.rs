@@ -38,26 +38,17 @@ fn mix(out: &mut [f32], x: &[f32], weights: &TensorView<'_>, row: u32, factor: u
     };
     let neighbours =
         || (0usize..).zip(weights.iter().zip(from..)).filter_map(|(tap, (weight, at))| Some((tap & 7, *weight, usize::try_from(at).ok()?)));
-    if let Some(last) = out.len().checked_sub(8) {
-        let mut first = 0usize;
-        while first < step {
-            // The last eight may be in part those before once more.
-            let start = first.min(last);
-            let mut lanes = [[0.0f32; 8]; 8];
-            for (lane, weight, at) in neighbours() {
-                let x = x.get(at.wrapping_mul(step).wrapping_add(start)..).and_then(|x| x.first_chunk::<8>());
-                if let (Some(lane), Some(x)) = (lanes.get_mut(lane), x) {
-                    for (sum, x) in lane.iter_mut().zip(x) {
-                        *sum += weight * *x;
-                    }
-                }
-            }
-            if let Some(eight) = out.get_mut(start..).and_then(|out| out.first_chunk_mut()) {
-                *eight = trees(lanes);
-            }
-            first = first.saturating_add(8);
+    if out.len() >= 8 {
+        // Hosts have a loop of its own for each interpolation.
+        #[cfg(not(target_os = "none"))]
+        match taps {
+            2 => return mix_vectors::<2>(out, x, weights, from),
+            4 => return mix_vectors::<4>(out, x, weights, from),
+            6 => return mix_vectors::<6>(out, x, weights, from),
+            10 => return mix_vectors::<10>(out, x, weights, from),
+            _ => {}
         }
-        return;
+        return mix_vectors::<TAPS>(out, x, weights, from);
     }
     for (c, y) in out.iter_mut().enumerate() {
         let mut lanes: Lanes = [0.0; 8];
@@ -67,6 +58,31 @@ fn mix(out: &mut [f32], x: &[f32], weights: &TensorView<'_>, row: u32, factor: u
             }
         }
         *y = tree(lanes);
+    }
+}
+
+/// [`mix`] of at least eight elements.
+#[inline]
+fn mix_vectors<const MOST: usize>(out: &mut [f32], x: &[f32], weights: &[f32], from: i64) {
+    let (step, last) = (out.len(), out.len().saturating_sub(8));
+    let mut first = 0usize;
+    while first < step {
+        // The last eight may be in part those before once more.
+        let start = first.min(last);
+        let mut lanes = [[0.0f32; 8]; 8];
+        for ((tap, weight), at) in (0..MOST).zip(weights).zip(from..) {
+            let Ok(at) = usize::try_from(at) else { continue };
+            let x = x.get(at.wrapping_mul(step).wrapping_add(start)..).and_then(|x| x.first_chunk::<8>());
+            if let (Some(lane), Some(x)) = (lanes.get_mut(tap & 7), x) {
+                for (sum, x) in lane.iter_mut().zip(x) {
+                    *sum += weight * *x;
+                }
+            }
+        }
+        if let Some(eight) = out.get_mut(start..).and_then(|out| out.first_chunk_mut()) {
+            *eight = trees(lanes);
+        }
+        first = first.saturating_add(8);
     }
 }
 

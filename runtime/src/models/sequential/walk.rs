@@ -64,15 +64,22 @@ impl Walk {
         }
     }
 
-    /// How many there are where the offsets are those from 0 on, each one more than that before.
-    pub(super) fn block(&self) -> Option<usize> {
+    /// How many elements a walk has that has not begun.
+    pub(super) fn len(&self) -> usize {
+        let sizes = self.axes.iter().take(self.used).map(|(size, _)| *size);
+        sizes.fold(usize::from(self.next.is_some()), usize::saturating_mul)
+    }
+
+    /// Whether the offsets are those from 0 on, each one more than that before.
+    #[cfg(not(target_os = "none"))]
+    pub(super) fn is_block(&self) -> bool {
         let mut len = 1isize;
         let steady = self.axes.iter().take(self.used).all(|(size, stride)| {
             let fits = *stride == len;
             len = len.wrapping_mul(size.cast_signed());
             fits
         });
-        (steady && self.next == Some(0)).then_some(len.cast_unsigned())
+        steady && self.next == Some(0)
     }
 }
 
@@ -155,8 +162,12 @@ mod tests {
         assert_eq!(strides([2, 3, 4, 1]), [12, 4, 1, 1]);
         let blocks = [[(2, 6), (3, 2), (2, 1)], [(1, 9), (5, 1), (1, 9)], [(2, 3), (1, 7), (3, 1)], [(1, 0); 3]];
         let others = [[(2, 2), (3, 2), (2, 1)], [(1, 9), (5, 2), (1, 9)], [(2, 1), (1, 7), (3, 2)], [(1, 1), (1, 1), (3, -1)]];
-        assert_eq!(blocks.map(|axes| Walk::new(0).axes(axes.into_iter()).block()), [Some(12), Some(5), Some(6), Some(1)]);
-        assert_eq!(others.map(|axes| Walk::new(0).axes(axes.into_iter()).block()), [None; 4]);
-        assert_eq!([Walk::new(1).slower(3, 1), Walk::new(0).slower(0, 1)].map(|walk| walk.block()), [None; 2]);
+        let of = |axes: [(usize, isize); 3]| Walk::new(0).axes(axes.into_iter());
+        assert_eq!(blocks.map(|axes| (of(axes).is_block(), of(axes).len())), [(true, 12), (true, 5), (true, 6), (true, 1)]);
+        assert_eq!(others.map(|axes| (of(axes).is_block(), of(axes).len())), [(false, 12), (false, 5), (false, 6), (false, 3)]);
+        assert_eq!(
+            [Walk::new(1).slower(3, 1), Walk::new(0).slower(0, 1)].map(|walk| (walk.is_block(), walk.len())),
+            [(false, 3), (false, 0)]
+        );
     }
 }
