@@ -205,7 +205,9 @@ impl Set for Row {
 
     #[inline]
     fn update(&self, x: &mut [f32], mut new: impl FnMut(f32) -> f32) {
-        x.iter_mut().for_each(|y| *y = new(*y));
+        for y in x {
+            *y = new(*y);
+        }
     }
 
     #[inline]
