@@ -1,4 +1,4 @@
-//! Windows of of eight places at a time under several filters: each place in a lane of the machine's vectors, so that no sum is taken across one. The bits are those of `dot8`.
+//! Windows of eight places at a time under several filters: each place in a lane of the machine's vectors, so that no sum is taken across one. The bits are those of `dot8`.
 
 use super::parts::parts;
 use super::sum::trees;

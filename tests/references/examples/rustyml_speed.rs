@@ -1,17 +1,20 @@
 //! Microseconds that one prediction takes in the crate `rustyml` and in dmexp, on one thread, batch 1, in turns: `cargo run --release -p dmexp-references --example rustyml_speed -- DATA EXPORTS`.
 //!
-//! DATA holds `RustyML`'s NAME.v4.bin with NAME.v4.json, EXPORTS what `dmexp export run --checkpoint NAME.v4.bin --arch NAME.v4.json` made of each, as NAME.dmexp. Models without an export are left out, graphs too.
+//! DATA holds `RustyML`'s NAME.v4.bin with NAME.v4.json, EXPORTS what `dmexp export run --checkpoint NAME.v4.bin --arch NAME.v4.json` made of each, as NAME.dmexp. Models without an export are left out.
 
 use dmexp::format::file::ModelFile;
 use dmexp::{Prediction, Predictor};
+use rustyml::neural_network::graph::{Graph, GraphBuilder};
 use rustyml::neural_network::layers::{
-    Activation, AveragePooling1D, AveragePooling2D, BatchNormalization, Conv1D, Conv2D, Conv2DTranspose, Cropping2D, Dense,
-    DepthwiseConv2D, Dropout, Embedding, Flatten, GRU, GaussianDropout, GaussianNoise, GlobalAveragePooling1D, GlobalAveragePooling2D,
-    GlobalMaxPooling2D, GroupNormalization, Identity, InstanceNormalization, Interpolation, LSTM, LayerNormalization,
-    LayerNormalizationAxis, MaxPooling1D, MaxPooling2D, PaddingType, ReLU, RepeatVector, Rescaling, Reverse, SeparableConv2D, Sigmoid,
-    SimpleRNN, Softmax, SpatialDropout1D, SpatialDropout2D, UnitNormalization, UnitNormalizationAxis, UpSampling2D, ZeroPadding2D,
+    Activation, Add, Average, AveragePooling1D, AveragePooling2D, BatchNormalization, Concatenate, Conv1D, Conv2D, Conv2DTranspose,
+    Cropping2D, Dense, DepthwiseConv2D, Dropout, ELU, Embedding, Exponential, Flatten, GRU, GaussianDropout, GaussianNoise,
+    GlobalAveragePooling1D, GlobalAveragePooling2D, GlobalMaxPooling2D, GroupNormalization, HardSigmoid, Identity, InstanceNormalization,
+    Interpolation, LSTM, LayerNormalization, LayerNormalizationAxis, LeakyReLU, Linear, MaxPooling1D, MaxPooling2D, Maximum, Minimum,
+    Multiply, PReLU, PaddingType, ReLU, RepeatVector, Rescaling, Reverse, SELU, SeparableConv2D, Sigmoid, SimpleRNN, Softmax, Softplus,
+    Softsign, SpatialDropout1D, SpatialDropout2D, Subtract, Tanh, UnitNormalization, UnitNormalizationAxis, UpSampling2D, ZeroPadding2D,
 };
 use rustyml::neural_network::sequential::{Sequential, SequentialBuilder};
+use rustyml::neural_network::traits::Layer;
 use rustyml::neural_network::{Shape, Tensor};
 use serde_json::Value;
 use std::hint::black_box;
@@ -19,9 +22,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Turns of which the fastest counts: what else the machine does only ever slows one down.
-const TURNS: u32 = 40;
+const TURNS: u32 = 200;
 /// How long a turn is, about.
-const TURN: Duration = Duration::from_millis(5);
+const TURN: Duration = Duration::from_millis(1);
 /// What says to `rustyml`'s thread pool how many threads it has.
 const THREADS: &str = "RAYON_NUM_THREADS";
 
@@ -40,44 +43,54 @@ fn main() {
         let name = export.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let known = std::fs::read_to_string(data.join(format!("{name}.v4.json"))).expect("the architecture");
         let known: Value = serde_json::from_str(&known).expect("JSON");
-        if known["arch"]["kind"] == "sequential" {
-            let [theirs, ours] = compare(&known, &data.join(format!("{name}.v4.bin")), &export);
-            println!("| {name} | {theirs:.2} | {ours:.2} | {:.1} |", theirs / ours);
-        }
+        let [theirs, ours] = compare(&known, &data.join(format!("{name}.v4.bin")), &export);
+        println!("| {name} | {theirs:.2} | {ours:.2} | {:.1} |", theirs / ours);
     }
 }
 
-/// Microseconds of both, which must agree on the result.
+/// Microseconds of both, which must agree on the results.
 fn compare(known: &Value, weights: &Path, export: &Path) -> [f64; 2] {
-    let sample = &known["samples"][0]["inputs"][0];
-    let numbers: Vec<f32> = list(&sample["data"]).map(|number| number as f32).collect();
-    let input = Tensor::from_shape_vec(sizes(&sample["shape"]), numbers.clone()).expect("as many numbers as the shape says");
+    let samples = known["samples"][0]["inputs"].as_array().expect("inputs");
+    let numbers: Vec<Vec<f32>> = samples.iter().map(|sample| list(&sample["data"]).map(|number| number as f32).collect()).collect();
+    let inputs: Vec<Tensor> = samples.iter().zip(&numbers).map(|(sample, numbers)| tensor(&sample["shape"], numbers)).collect();
+    let inputs: Vec<&Tensor> = inputs.iter().collect();
     let mut model = made(&known["arch"]);
-    model.load_from_path(weights).expect("the weights fit");
+    model.load(weights);
 
     let bytes = std::fs::read(export).expect("the export");
     let predictor = Predictor::bind(&ModelFile::open(&bytes).expect("a .dmexp")).expect("a sequential model");
     let mut memory = vec![0u32; predictor.arena_len().expect("a plan") / 4];
     let mut prediction = Prediction::new(predictor, memory.as_mut_slice()).expect("enough memory");
 
-    let theirs = || black_box(model.predict(black_box(&input)).expect("a prediction"));
     let mut ours = || {
-        prediction.input_mut(0).copy_from_slice(black_box(&numbers));
+        for (place, numbers) in (0..).zip(&numbers) {
+            prediction.input_mut(place).copy_from_slice(black_box(numbers));
+        }
         prediction.run().expect("a prediction");
         black_box(prediction.output(0));
     };
+    let mut theirs: Box<dyn FnMut()> = match &model {
+        Model::Sequential(model) => Box::new(|| drop(black_box(model.predict(black_box(inputs[0])).expect("a prediction")))),
+        Model::Graph(model) => Box::new(|| drop(black_box(model.predict(black_box(&inputs)).expect("a prediction")))),
+    };
     let (mut best, mut counts) = ([f64::INFINITY; 2], [1u32; 2]);
-    counts[0] = per_turn(&mut || drop(theirs()));
+    counts[0] = per_turn(&mut theirs);
     counts[1] = per_turn(&mut ours);
     for _ in 0..TURNS {
-        best[0] = best[0].min(turn(counts[0], &mut || drop(theirs())));
+        best[0] = best[0].min(turn(counts[0], &mut theirs));
         best[1] = best[1].min(turn(counts[1], &mut ours));
     }
-    let found = model.predict(&input).expect("a prediction");
-    for (theirs, ours) in found.iter().zip(prediction.output(0)) {
-        assert!((theirs - ours).abs() <= 1e-5 + 1e-5 * theirs.abs(), "{theirs} and {ours}");
+    drop(theirs);
+    for (place, found) in (0..).zip(model.predict(&inputs)) {
+        for (theirs, ours) in found.iter().zip(prediction.output(place)) {
+            assert!((theirs - ours).abs() <= 1e-5 + 1e-5 * theirs.abs(), "{theirs} and {ours}");
+        }
     }
     best
+}
+
+fn tensor(shape: &Value, numbers: &[f32]) -> Tensor {
+    Tensor::from_shape_vec(sizes(shape), numbers.to_vec()).expect("as many numbers as the shape says")
 }
 
 fn turn(count: u32, run: &mut dyn FnMut()) -> f64 {
@@ -101,11 +114,65 @@ fn sizes(value: &Value) -> Vec<usize> {
     list(value).map(|size| size as usize).collect()
 }
 
+/// Layers in a row, or wired.
+enum Model {
+    Sequential(Sequential),
+    Graph(Graph),
+}
+
+impl Model {
+    fn load(&mut self, weights: &Path) {
+        match self {
+            Self::Sequential(model) => model.load_from_path(weights),
+            Self::Graph(model) => model.load_from_path(weights),
+        }
+        .expect("the weights fit");
+    }
+
+    fn predict(&self, inputs: &[&Tensor]) -> Vec<Tensor> {
+        match self {
+            Self::Sequential(model) => vec![model.predict(inputs[0]).expect("a prediction")],
+            Self::Graph(model) => model.predict(inputs).expect("a prediction"),
+        }
+    }
+}
+
 /// The model that an architecture describes.
-fn made(arch: &Value) -> Sequential {
+fn made(arch: &Value) -> Model {
     let layers = arch["layers"].as_array().expect("layers");
-    let shape: Vec<usize> = std::iter::once(1).chain(sizes(&arch["input_shape"])).collect();
-    layers.iter().fold(SequentialBuilder::new(), with).build(&Shape::known(&shape)).expect("a model")
+    let shape = |sizes: Vec<usize>| Shape::known(&std::iter::once(1).chain(sizes).collect::<Vec<usize>>());
+    if arch["kind"] == "sequential" {
+        let builder = layers.iter().fold(Builder::Sequential(SequentialBuilder::new()), with);
+        let Builder::Sequential(builder) = builder else { unreachable!("layers in a row stay so") };
+        return Model::Sequential(builder.build(&shape(sizes(&arch["input_shape"]))).expect("a model"));
+    }
+    let builder = layers.iter().fold(Builder::Graph(GraphBuilder::new()), with);
+    let Builder::Graph(mut builder) = builder else { unreachable!("wired layers stay so") };
+    for node in arch["nodes"].as_array().expect("nodes") {
+        match node["input"].as_u64() {
+            Some(input) => builder.input(shape(sizes(&arch["inputs"][input as usize]))),
+            None => builder.apply(whole(node, "layer", 0), &sizes(&node["inputs"])),
+        };
+    }
+    Model::Graph(builder.build(&sizes(&arch["outputs"])).expect("a model"))
+}
+
+/// A model that grows, a layer at a time.
+enum Builder {
+    Sequential(SequentialBuilder),
+    Graph(GraphBuilder),
+}
+
+impl Builder {
+    fn add<L: 'static + Layer>(self, layer: L) -> Self {
+        match self {
+            Self::Sequential(builder) => Self::Sequential(builder.add(layer)),
+            Self::Graph(mut builder) => {
+                builder.layer(layer);
+                Self::Graph(builder)
+            }
+        }
+    }
 }
 
 fn activation(layer: &Value) -> Activation {
@@ -118,6 +185,9 @@ fn activation(layer: &Value) -> Activation {
         "softplus" => Activation::Softplus,
         "selu" => Activation::SELU,
         "elu" => Activation::ELU { alpha: float(layer, "alpha", 1.0) },
+        "leaky_relu" => Activation::LeakyReLU { negative_slope: float(layer, "negative_slope", 0.3) },
+        "softsign" => Activation::Softsign,
+        "exponential" => Activation::Exponential,
         "hard_sigmoid" => Activation::HardSigmoid,
         other => panic!("the activation {other}"),
     }
@@ -156,7 +226,7 @@ fn padding(layer: &Value) -> PaddingType {
 
 /// The builder with one more layer.
 #[expect(clippy::too_many_lines, reason = "one arm a type")]
-fn with(builder: SequentialBuilder, layer: &Value) -> SequentialBuilder {
+fn with(builder: Builder, layer: &Value) -> Builder {
     let (units, epsilon, bias) = (whole(layer, "units", 0), float(layer, "epsilon", 0.0), yes(layer, "use_bias", true));
     let (filters, kernel, strides) = (whole(layer, "filters", 0), pair(layer, "kernel_size", (1, 1)), pair(layer, "strides", (1, 1)));
     let dilation = pair(layer, "dilation_rate", (1, 1));
@@ -272,6 +342,23 @@ fn with(builder: SequentialBuilder, layer: &Value) -> SequentialBuilder {
         "Flatten" => builder.add(Flatten::new()),
         "ReLU" => builder.add(ReLU::new()),
         "Sigmoid" => builder.add(Sigmoid::new()),
+        "LeakyReLU" => builder.add(LeakyReLU::new(float(layer, "negative_slope", 0.3)).unwrap()),
+        "ELU" => builder.add(ELU::new(float(layer, "alpha", 1.0)).unwrap()),
+        "SELU" => builder.add(SELU::new()),
+        "Softplus" => builder.add(Softplus::new()),
+        "Softsign" => builder.add(Softsign::new()),
+        "HardSigmoid" => builder.add(HardSigmoid::new()),
+        "Exponential" => builder.add(Exponential::new()),
+        "Tanh" => builder.add(Tanh::new()),
+        "Linear" => builder.add(Linear::new()),
+        "PReLU" => builder.add(PReLU::new(float(layer, "alpha", 0.25)).unwrap()),
+        "Add" => builder.add(Add::new()),
+        "Subtract" => builder.add(Subtract::new()),
+        "Multiply" => builder.add(Multiply::new()),
+        "Average" => builder.add(Average::new()),
+        "Maximum" => builder.add(Maximum::new()),
+        "Minimum" => builder.add(Minimum::new()),
+        "Concatenate" => builder.add(Concatenate::new(layer["axis"].as_i64().expect("an axis") as i32)),
         "Softmax" => builder.add(Softmax::new().with_axis(layer["axis"].as_i64().unwrap_or(-1) as i32)),
         other => panic!("the layer {other}"),
     }

@@ -9,6 +9,8 @@ mod dense;
 mod depthwise;
 mod gather;
 mod grid;
+#[cfg(feature = "std")]
+mod known;
 mod merge;
 mod normalise;
 #[cfg(not(target_os = "none"))]

@@ -1,5 +1,7 @@
 //! A predictor with its memory: inputs go in, [`Prediction::run`], results come out.
 
+#[cfg(feature = "std")]
+use super::known::Known;
 use super::predictor::{Plan, Predictor};
 use super::step::{Call, Step};
 use crate::arena::Memory;
@@ -15,10 +17,14 @@ use core::ops::Range;
 #[derive(Debug)]
 pub struct Prediction<'m> {
     predictor: Predictor<'m>,
+    #[cfg(not(feature = "std"))]
     slots: &'m [SlotWords],
     memory: &'m mut [f32],
     /// Whether recurrent layers begin from nothing at the next run.
     fresh: bool,
+    /// Hosts read once what the network says of itself.
+    #[cfg(feature = "std")]
+    known: Known<'m>,
 }
 
 impl<'m> Prediction<'m> {
@@ -47,7 +53,15 @@ impl<'m> Prediction<'m> {
         };
         let memory = memory.get_mut(..words as usize).ok_or(too_small(table, words))?;
         memory.fill(0);
-        Ok(Self { predictor, slots, memory: bytemuck::cast_slice_mut(memory), fresh: true })
+        Ok(Self {
+            predictor,
+            #[cfg(not(feature = "std"))]
+            slots,
+            memory: bytemuck::cast_slice_mut(memory),
+            fresh: true,
+            #[cfg(feature = "std")]
+            known: Known::of(&predictor, slots),
+        })
     }
 
     /// The predictor.
@@ -62,24 +76,22 @@ impl<'m> Prediction<'m> {
 
     /// The shape of input `number`, without the batch axis; `None` past the last.
     pub fn input_shape(&self, number: u32) -> Option<Dims> {
-        self.slot(self.predictor.input_node(number)?).map(|slot| slot.shape)
+        self.input_slot(number).map(|slot| slot.shape)
     }
 
     /// The shape of output `number`, without the batch axis; `None` past the last.
     pub fn output_shape(&self, number: u32) -> Option<Dims> {
-        self.slot(self.predictor.output_node(number)?).map(|slot| slot.shape)
+        self.output_slot(number).map(|slot| slot.shape)
     }
 
     /// The elements of input `number`, row-major; none past the last. To be written before each run.
     pub fn input_mut(&mut self, number: u32) -> &mut [f32] {
-        let slot = self.predictor.input_node(number).and_then(|node| self.slot(node));
-        slot.and_then(|slot| self.memory.get_mut(range(&slot))).unwrap_or_default()
+        self.input_slot(number).and_then(|slot| self.memory.get_mut(range(&slot))).unwrap_or_default()
     }
 
     /// The elements of output `number`, row-major; none past the last. They are those of the last run.
     pub fn output(&self, number: u32) -> &[f32] {
-        let slot = self.predictor.output_node(number).and_then(|node| self.slot(node));
-        slot.and_then(|slot| self.memory.get(range(&slot))).unwrap_or_default()
+        self.output_slot(number).and_then(|slot| self.memory.get(range(&slot))).unwrap_or_default()
     }
 
     /// The largest element of the first output, of those its place: the class, where they stand for classes. The lowest where several are largest.
@@ -121,12 +133,20 @@ impl<'m> Prediction<'m> {
     pub fn run(&mut self) -> Result<(), Error> {
         let fresh = self.fresh || !self.predictor.usage().streaming;
         self.fresh = true;
+        #[cfg(feature = "std")]
+        for known in &self.known.calls {
+            let from = |place: u32| known.inputs.get(place as usize).copied()?;
+            call(self.memory, (known.node, &known.step), known.own, (known.inputs.len() as u32, from), fresh)?;
+        }
+        #[cfg(not(feature = "std"))]
         for node in 0..self.predictor.num_nodes() {
             if let Some(step) = self.predictor.step(node) {
-                self.call(node, &step, fresh)?;
+                let (predictor, slots) = (&self.predictor, self.slots);
+                let from = |place| slot(slots, predictor.link(node, place)?);
+                call(self.memory, (node, &step), slot(slots, node), (predictor.num_links(node), from), fresh)?;
             }
         }
-        for output in 0..self.predictor.num_outputs() {
+        for output in 0..self.num_outputs() {
             let values = self.output(output);
             if !all_finite(values) {
                 let element = values.iter().position(|value| !value.is_finite()).unwrap_or(0) as u32;
@@ -137,39 +157,72 @@ impl<'m> Prediction<'m> {
         Ok(())
     }
 
-    fn slot(&self, node: u32) -> Option<Slot> {
-        self.slots.get(node as usize).map(Slot::unpack)
+    #[cfg(feature = "std")]
+    fn input_slot(&self, number: u32) -> Option<Slot> {
+        self.known.inputs.get(number as usize).copied()?
     }
 
-    /// Runs a layer on each of its inputs.
-    fn call(&mut self, node: u32, step: &Step<'_>, fresh: bool) -> Result<(), Error> {
-        let misplaced = Error::Node { node, key: NodeKey::Place, rule: Rule::Overlap, found: node, allowed: node };
-        let own = self.slot(node).ok_or(misplaced)?;
-        let inputs = self.predictor.num_links(node);
-        let axis = step.layer.axes.first().copied().unwrap_or(0);
-        let (scratch, scratch_len) = own.scratch;
-        let scratch = scratch as usize..(scratch as usize).saturating_add(scratch_len as usize);
-        let mut before = 0u32;
-        for place in 0..inputs {
-            let from = self.predictor.link(node, place).and_then(|from| self.slot(from)).ok_or(misplaced)?;
-            let (mut x, out) = (range(&from), range(&own));
-            if place == 0 && works_in_place(step.layer.op) && x.len() == out.len() {
-                // Where both are one place, it is there already.
-                if x != out {
-                    let [x, out] = self.memory.get_disjoint_mut([x, out.clone()]).map_err(|_| misplaced)?;
-                    copy(out, x);
-                }
-                x = 0..0;
-            }
-            let scratch = if scratch.is_empty() { 0..0 } else { scratch.clone() };
-            // The plan keeps what a call uses apart.
-            let [x, out, scratch] = self.memory.get_disjoint_mut([x, out, scratch]).map_err(|_| misplaced)?;
-            let (input, output) = (from.shape, own.shape);
-            (step.kernel)(&mut Call { step, place, inputs, before, x, input, out, output, scratch, fresh })?;
-            before = before.saturating_add(input.as_slice().get(usize::from(axis)).copied().unwrap_or(0));
-        }
-        Ok(())
+    #[cfg(not(feature = "std"))]
+    fn input_slot(&self, number: u32) -> Option<Slot> {
+        slot(self.slots, self.predictor.input_node(number)?)
     }
+
+    #[cfg(feature = "std")]
+    fn output_slot(&self, number: u32) -> Option<Slot> {
+        self.known.outputs.get(number as usize).copied()?
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn output_slot(&self, number: u32) -> Option<Slot> {
+        slot(self.slots, self.predictor.output_node(number)?)
+    }
+
+    fn num_outputs(&self) -> u32 {
+        #[cfg(feature = "std")]
+        return self.known.outputs.len() as u32;
+        #[cfg(not(feature = "std"))]
+        self.predictor.num_outputs()
+    }
+}
+
+/// What a node has in the arena.
+pub(super) fn slot(slots: &[SlotWords], node: u32) -> Option<Slot> {
+    slots.get(node as usize).map(Slot::unpack)
+}
+
+/// Runs a layer, at a node, on each of its inputs: how many there are, and what each has in the arena.
+fn call(
+    memory: &mut [f32],
+    (node, step): (u32, &Step<'_>),
+    own: Option<Slot>,
+    (inputs, from): (u32, impl Fn(u32) -> Option<Slot>),
+    fresh: bool,
+) -> Result<(), Error> {
+    let misplaced = Error::Node { node, key: NodeKey::Place, rule: Rule::Overlap, found: node, allowed: node };
+    let own = own.ok_or(misplaced)?;
+    let axis = step.layer.axes.first().copied().unwrap_or(0);
+    let (scratch, scratch_len) = own.scratch;
+    let scratch = scratch as usize..(scratch as usize).saturating_add(scratch_len as usize);
+    let mut before = 0u32;
+    for place in 0..inputs {
+        let from = from(place).ok_or(misplaced)?;
+        let (mut x, out) = (range(&from), range(&own));
+        if place == 0 && works_in_place(step.layer.op) && x.len() == out.len() {
+            // Where both are one place, it is there already.
+            if x != out {
+                let [x, out] = memory.get_disjoint_mut([x, out.clone()]).map_err(|_| misplaced)?;
+                copy(out, x);
+            }
+            x = 0..0;
+        }
+        let scratch = if scratch.is_empty() { 0..0 } else { scratch.clone() };
+        // The plan keeps what a call uses apart.
+        let [x, out, scratch] = memory.get_disjoint_mut([x, out, scratch]).map_err(|_| misplaced)?;
+        let (input, output) = (from.shape, own.shape);
+        (step.kernel)(&mut Call { step, place, inputs, before, x, input, out, output, scratch, fresh })?;
+        before = before.saturating_add(input.as_slice().get(usize::from(axis)).copied().unwrap_or(0));
+    }
+    Ok(())
 }
 
 fn range(slot: &Slot) -> Range<usize> {
