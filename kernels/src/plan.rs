@@ -18,6 +18,8 @@ pub const COLUMNS: u32 = 8;
 pub const SHARED_BY_DEFAULT: u32 = 48_000;
 /// Threads that share a row.
 const LANES: u32 = 8;
+/// Inputs of matrices are padded to a multiple of so many elements.
+const PADDING: u64 = 128;
 
 /// One allocation on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +90,7 @@ pub(crate) struct Work {
 
 impl Plan {
     /// A plan for a model of `config` whose tensors `tensor` gives by their numbers in the file's order, with `context` positions of keys and values as `kv`, on a device whose blocks may have
-    /// `shared_limit` bytes of shared memory ([`SHARED_BY_DEFAULT`] or more).
+    /// `shared_limit` bytes of shared memory ([`SHARED_BY_DEFAULT`] on all of them; what a launch asks for beyond that must be asked for beforehand). Inputs that do not fit are read from global memory.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -108,7 +110,7 @@ impl Plan {
             config,
             context,
             kv,
-            shared_limit: shared_limit.max(SHARED_BY_DEFAULT),
+            shared_limit,
             pieces: Vec::new(),
             layouts: Vec::new(),
             of_tensor: Vec::new(),
@@ -165,7 +167,7 @@ impl Plan {
         let (many, context) = (u64::from(COLUMNS), u64::from(self.context));
         let (dim, q_dim, kv_dim, hidden) = (u64::from(c.dim), c.q_dim(), c.kv_dim(), u64::from(c.hidden_dim));
         let heads = u64::from(c.n_layers).saturating_mul(2 * context * u64::from(c.n_kv_heads));
-        let widest = dim.max(q_dim).max(hidden).next_multiple_of(32);
+        let widest = dim.max(q_dim).max(hidden).next_multiple_of(PADDING);
         let vocab = u64::from(c.vocab_size);
         let rotation = 4 * context * u64::from(c.head_dim / 2);
         let scores = (!self.shares_scores()).then(|| 4 * many * u64::from(c.n_heads) * context);
@@ -390,6 +392,6 @@ fn takes_integers(matrix: &Matrix) -> bool {
 
 /// Shared memory for an input of `cols` elements of these matrices.
 fn input_bytes(cols: u32, matrices: &[Matrix]) -> u64 {
-    let padded = u64::from(cols).next_multiple_of(32);
+    let padded = u64::from(cols).next_multiple_of(PADDING);
     4 * padded + if matrices.iter().any(takes_integers) { 2 * padded + padded / 2 } else { 0 }
 }

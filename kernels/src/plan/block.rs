@@ -86,7 +86,8 @@ impl Placed<'_> {
         let mut args = vec![self.pointer(work.qkv)];
         args.extend(self.cache(layer));
         args.extend([self.pointer(work.cos), self.pointer(work.sin), Arg::Heads(self.heads()), self.pointer(work.state)]);
-        let append = Launch { kernel: Kernel::RopeAppend, grid: [c.n_heads + 2 * c.n_kv_heads, count, 1], block: 64, shared: 0, args };
+        let append =
+            Launch { kernel: Kernel::RopeAppend, grid: [c.n_heads + 2 * c.n_kv_heads, count, 1], block: 64, shared: 4 * c.head_dim, args };
         let (block, shared) = self.attention_block();
         let mut args = vec![self.pointer(work.attended), self.pointer(work.qkv)];
         args.extend(self.cache(layer));

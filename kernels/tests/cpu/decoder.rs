@@ -1,0 +1,124 @@
+//! A model on a device: what a host with a driver does, without one.
+
+use crate::device::{Device, Outcome};
+use crate::models::Made;
+use dmexp::format::{KvDType, TensorView};
+use dmexp::ops::rope::rotation;
+use dmexp_kernels::{COLUMNS, Contents, Launch, Plan, Step};
+use std::path::Path;
+
+pub(crate) struct Decoder {
+    device: Device,
+    plan: Plan,
+    addresses: Vec<u64>,
+    step: Step,
+    vocab_size: usize,
+}
+
+fn bytes_of(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    values.into_iter().flat_map(f32::to_le_bytes).collect()
+}
+
+impl Decoder {
+    /// `made` with room for so many positions, on a device that is `program`, whose threads run in this order.
+    pub(crate) fn new(program: &Path, order: u32, made: &Made, (context, kv): (u32, KvDType), shared_limit: u32) -> Outcome<Self> {
+        let views = made.views();
+        let plan = Plan::new(made.config, |number| views.get(number as usize).copied(), (context, kv), shared_limit)
+            .map_err(|refusal| refusal.to_string())?;
+        let mut device = Device::start(program);
+        device.order(order)?;
+        let (cos, sin) = rotations(made, context);
+        let widened = |view: &TensorView<'_>| bytes_of((0..view.cols()).map(|i| view.get_float(i)));
+        let mut addresses = Vec::new();
+        for piece in plan.pieces() {
+            let bytes = match piece.contents {
+                Contents::Matrix(number) => {
+                    let mut packed = vec![0; piece.bytes as usize];
+                    plan.layout(number).expect("the layout of a matrix").write(&views[number as usize], &mut packed);
+                    packed
+                }
+                Contents::Vector(number) => widened(&views[number as usize]),
+                Contents::Vectors(numbers) => numbers.into_iter().flat_map(|number| widened(&views[number as usize])).collect(),
+                Contents::Cos => bytes_of(cos.iter().copied()),
+                Contents::Sin => bytes_of(sin.iter().copied()),
+                // What a kernel reads before one has written it stays as it was: no numbers.
+                Contents::Zeros => Vec::new(),
+            };
+            let address = device.allocate(piece.bytes)?;
+            device.write(address, &bytes)?;
+            addresses.push(address);
+        }
+        let step = plan.step(&addresses);
+        Ok(Self { device, plan, addresses, step, vocab_size: made.config.vocab_size as usize })
+    }
+
+    /// Begins anew with tokens of which all are given.
+    pub(crate) fn begin(&mut self, tokens: &[u32]) -> Outcome<()> {
+        self.begin_with(tokens, tokens.len() as u32)
+    }
+
+    /// Begins anew with tokens of which `known` are given.
+    pub(crate) fn begin_with(&mut self, tokens: &[u32], known: u32) -> Outcome<()> {
+        self.write_words(self.plan.tokens(), tokens)?;
+        self.set_state(0, known)
+    }
+
+    fn set_state(&mut self, position: u32, known: u32) -> Outcome<()> {
+        self.write_words(self.plan.state(), &[position, known, 0, 0])
+    }
+
+    fn write_words(&mut self, piece: usize, words: &[u32]) -> Outcome<()> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.device.write(self.addresses[piece], &bytes)
+    }
+
+    pub(crate) fn words(&mut self, piece: usize, count: usize) -> Outcome<Vec<u32>> {
+        let mut bytes = vec![0; 4 * count];
+        self.device.read(self.addresses[piece], &mut bytes)?;
+        Ok(bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
+    }
+
+    pub(crate) const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn launch(&mut self, launches: &[Launch]) -> Outcome<()> {
+        launches.iter().try_for_each(|launch| self.device.launch(launch))
+    }
+
+    /// One step; the patterns of its logits.
+    pub(crate) fn step(&mut self) -> Outcome<Vec<u32>> {
+        let launches: Vec<_> = self.step.launches().cloned().collect();
+        self.launch(&launches)?;
+        self.words(self.plan.logits(), self.vocab_size)
+    }
+
+    /// The patterns of the logits after each token, as many positions at once as there may be but for `count`, where blocks are `count` long.
+    pub(crate) fn blocks(&mut self, tokens: &[u32], count: u32) -> Outcome<Vec<Vec<u32>>> {
+        self.begin(tokens)?;
+        let mut all = Vec::new();
+        for first in (0..tokens.len() as u32).step_by(count as usize) {
+            let count = count.min(tokens.len() as u32 - first).min(COLUMNS);
+            self.set_state(first, tokens.len() as u32)?;
+            self.launch(&self.plan.block(&self.addresses, count))?;
+            self.launch(&self.plan.block_logits(&self.addresses, 0, count))?;
+            let logits = self.words(self.plan.logits(), self.vocab_size * count as usize)?;
+            // A block's last column by itself is what generating goes on from.
+            self.launch(&self.plan.block_logits(&self.addresses, count - 1, 1))?;
+            assert_eq!(self.words(self.plan.logits(), self.vocab_size)?, logits[logits.len() - self.vocab_size..]);
+            all.extend(logits.chunks(self.vocab_size).map(<[u32]>::to_vec));
+        }
+        Ok(all)
+    }
+}
+
+/// Cosines and sines of all positions, as the runtime makes them.
+fn rotations(made: &Made, context: u32) -> (Vec<f32>, Vec<f32>) {
+    let frequencies = made.frequencies();
+    let half = frequencies.len();
+    let (mut cos, mut sin) = (vec![0.0; half * context as usize], vec![0.0; half * context as usize]);
+    for ((cos, sin), position) in cos.chunks_mut(half).zip(sin.chunks_mut(half)).zip(0..) {
+        rotation(cos, sin, &frequencies, position, made.config.attention_factor);
+    }
+    (cos, sin)
+}
