@@ -3,10 +3,20 @@
 use super::*;
 use crate::export::tests::bits;
 use dmexp::simd::Level;
+use dmexp_format::crc32;
 
 /// Large enough for its matrices to be shared, with rows that fill no register.
 const SHAPE: Shape =
     Shape { dim: 180, hidden_dim: 300, n_layers: 2, n_heads: 6, n_kv_heads: 2, vocab_size: 300, tied: true, max_seq_len: 80 };
+
+/// Numbers of threads, and of tokens that are fed one by one before the others are fed at once.
+const WAYS: [(&str, usize, usize); 5] = [
+    ("prefill, 1 thread", 1, 0),
+    ("decode, 1 thread", 1, usize::MAX),
+    ("prefill, 2 threads", 2, 0),
+    ("decode, 2 threads", 2, usize::MAX),
+    ("both, 3 threads", 3, 3),
+];
 
 /// The logits after each token, of which the first `alone` are fed one by one and the others as the session likes.
 fn logits(loaded: &Loaded, tokens: &[u32], kv: KvDType, threads: usize, alone: usize) -> Vec<u32> {
@@ -29,6 +39,8 @@ fn logits(loaded: &Loaded, tokens: &[u32], kv: KvDType, threads: usize, alone: u
 
 #[test]
 fn levels_threads_and_blocks_change_no_bit_of_a_model_of_any_type() {
+    // Read by people too, with --nocapture: checksums of all logits.
+    println!("type  cache level    {}", WAYS.map(|(way, ..)| format!("{way:>20}")).concat());
     let checkpoint = open(SHAPE.random());
     let tokens: Vec<u32> = (0..74).map(|i| 3 + 13 * i % 290).collect();
     let kinds = [DType::F32, DType::F16, DType::Bf16, DType::Q8, DType::Q4].map(|dtype| (dtype, KvDType::F16));
@@ -40,10 +52,14 @@ fn levels_threads_and_blocks_change_no_bit_of_a_model_of_any_type() {
         let expected = logits(&loaded, &tokens, kv, 1, tokens.len());
         for level in Level::ALL.into_iter().filter(|level| level.choose().is_ok()) {
             level.choose().unwrap();
-            for (threads, alone) in [(1, 0), (1, tokens.len()), (2, 3), (3, tokens.len())] {
-                let found = logits(&loaded, &tokens, kv, threads, alone);
-                assert!(found == expected, "{dtype}, kv {kv:?}, {}, {threads} threads, {alone} tokens alone", level.name());
+            let mut row = format!("{:<5} {:<5} {:<9}", dtype.name(), kv.name(), level.name());
+            for (way, threads, alone) in WAYS {
+                let found = logits(&loaded, &tokens, kv, threads, alone.min(tokens.len()));
+                let bytes: Vec<u8> = found.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+                row += &format!("{:>20}", format!("{:08x}", crc32::checksum(&[&bytes])));
+                assert!(found == expected, "{dtype}, kv {kv:?}, {}, {way}", level.name());
             }
+            println!("{row}");
         }
         // A text that is continued: what was fed at once goes on one by one.
         let mut cpu = Cpu::new(&loaded, &CpuOptions { context: None, kv, tokenizer: None }).unwrap();

@@ -54,54 +54,48 @@ const fn alone(i: u8) -> i64 {
     i64::from_le_bytes([i, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80])
 }
 
-/// `out[r] = f32(S) * (row_scale[r] * scale)` of q8 rows; codes and sums of `x` as [`split_q8`] makes them.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) fn matvec_q8(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
-    let mut first = 0;
-    let (fours, rest) = out.as_chunks_mut::<4>();
-    for four in fours {
-        // SAFETY: `Rows` holds as many rows as `out` has elements, and the function has the instructions.
-        let sums = unsafe { rows_q8::<4>(w, first, x) };
-        scaled(four, sums, w.scales_from(first), x.scale);
-        first += 4;
-    }
-    for y in rest {
-        // SAFETY: as above.
-        let [sums] = unsafe { rows_q8::<1>(w, first, x) };
-        let none = _mm512_setzero_si512();
-        let mut four = [0.0; 4];
-        scaled(&mut four, [sums, none, none, none], w.scales_from(first), x.scale);
-        [*y, ..] = four;
-        first += 1;
-    }
+/// Rows four at a time, and what is left one by one.
+macro_rules! matvec {
+    ($(#[$doc:meta])* $name:ident, $rows:ident) => {
+        $(#[$doc])*
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+        pub(super) fn $name(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
+            let mut first = 0;
+            let (fours, rest) = out.as_chunks_mut::<4>();
+            for four in fours {
+                // SAFETY: `Rows` holds as many rows as `out` has elements, and the function has the instructions.
+                let sums = unsafe { $rows::<4>(w, first, x) };
+                scaled(four, sums, w.scales_from(first), x.scale);
+                first += 4;
+            }
+            for y in rest {
+                // SAFETY: as above.
+                let [sums] = unsafe { $rows::<1>(w, first, x) };
+                let none = _mm512_setzero_si512();
+                let mut four = [0.0; 4];
+                scaled(&mut four, [sums, none, none, none], w.scales_from(first), x.scale);
+                [*y, ..] = four;
+                first += 1;
+            }
+        }
+    };
 }
 
-/// The same of q4 rows, of which `x` has the codes as [`split_q4`] makes them and the sums of their groups.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) fn matvec_q4(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
-    let mut first = 0;
-    let (fours, rest) = out.as_chunks_mut::<4>();
-    for four in fours {
-        // SAFETY: `Rows` holds as many rows as `out` has elements, and the function has the instructions.
-        let sums = unsafe { rows_q4::<4>(w, first, x) };
-        scaled(four, sums, w.scales_from(first), x.scale);
-        first += 4;
-    }
-    for y in rest {
-        // SAFETY: as above.
-        let [sums] = unsafe { rows_q4::<1>(w, first, x) };
-        let none = _mm512_setzero_si512();
-        let mut four = [0.0; 4];
-        scaled(&mut four, [sums, none, none, none], w.scales_from(first), x.scale);
-        [*y, ..] = four;
-        first += 1;
-    }
-}
+matvec!(
+    /// `out[r] = f32(S) * (row_scale[r] * scale)` of q8 rows; codes and sums of `x` as [`split_q8`] makes them.
+    matvec_q8,
+    rows_q8
+);
+matvec!(
+    /// The same of q4 rows, of which `x` has the codes as [`split_q4`] makes them and the sums of their groups.
+    matvec_q4,
+    rows_q4
+);
 
 /// Sums in 64-bit lanes added up, converted and scaled.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
-pub(super) fn scaled(out: &mut [f32; 4], sums: [__m512i; 4], scales: [f32; 4], x_scale: f32) {
+fn scaled(out: &mut [f32; 4], sums: [__m512i; 4], scales: [f32; 4], x_scale: f32) {
     let [a, b, c, d] = sums.map(|sum| _mm256_add_epi64(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum)));
     let ab = _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
     let cd = _mm256_add_epi64(_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
