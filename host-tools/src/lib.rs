@@ -16,6 +16,7 @@ pub mod firmware;
 pub mod folder;
 pub mod plan;
 pub mod predict;
+pub mod serve;
 pub mod target;
 pub mod text;
 pub mod weights;

@@ -106,22 +106,11 @@ impl Conversation {
     }
 
     fn turn(&self) -> Result<Turn> {
-        let Some(guard) = Guard::new(&self.messages.iter().map(|message| message.content.as_str())) else {
-            return Err(Error::new(Class::Request, "a text has every noncharacter of Unicode").advise("leave one of U+FDD0 to U+FDEF out"));
-        };
-        let protected: Vec<Message> = self
-            .messages
-            .iter()
-            .map(|message| Message { role: message.role, content: self.specials.protect(&message.content, guard) })
-            .collect();
+        let guard = guard(&self.messages)?;
+        let protected = protect(&self.messages, &self.specials, guard);
         let whole = self.template.render(&protected, &self.names, true)?;
         let rest = self.known_text(&protected)?.and_then(|known| whole.strip_prefix(&known));
-        let parts = self.specials.split(rest.unwrap_or(&whole));
-        let feed = parts.into_iter().filter_map(|part| match part {
-            Part::Text(text) => Some(guard.remove(text)).filter(|text| !text.is_empty()).map(Feed::Text),
-            Part::Token(token) => Some(Feed::Token(token)),
-        });
-        Ok(Turn { fresh: rest.is_none(), feed: feed.collect() })
+        Ok(Turn { fresh: rest.is_none(), feed: parts(rest.unwrap_or(&whole), &self.specials, guard) })
     }
 
     /// The text that the session knows: the conversation up to the last answer, as the template wrote it when it was fed, with the answer as the model gave it.
@@ -133,4 +122,34 @@ impl Conversation {
         text.push_str(&answer.content);
         Ok(Some(text))
     }
+}
+
+/// What has to be fed for a whole conversation before the model answers.
+///
+/// # Errors
+/// Those of [`Conversation::ask`].
+pub fn feed(template: &Template, names: &TokenNames, specials: &Specials, messages: &[Message]) -> Result<Vec<Feed>> {
+    let guard = guard(messages)?;
+    let whole = template.render(&protect(messages, specials, guard), names, true)?;
+    Ok(parts(&whole, specials, guard))
+}
+
+/// A guard that none of the texts has.
+fn guard(messages: &[Message]) -> Result<Guard> {
+    Guard::new(&messages.iter().map(|message| message.content.as_str()))
+        .ok_or_else(|| Error::new(Class::Request, "a text has every noncharacter of Unicode").advise("leave one of U+FDD0 to U+FDEF out"))
+}
+
+fn protect(messages: &[Message], specials: &Specials, guard: Guard) -> Vec<Message> {
+    let protected = |message: &Message| Message { role: message.role, content: specials.protect(&message.content, guard) };
+    messages.iter().map(protected).collect()
+}
+
+/// The parts of a rendered text, without its guards.
+fn parts(text: &str, specials: &Specials, guard: Guard) -> Vec<Feed> {
+    let feed = specials.split(text).into_iter().filter_map(|part| match part {
+        Part::Text(text) => Some(guard.remove(text)).filter(|text| !text.is_empty()).map(Feed::Text),
+        Part::Token(token) => Some(Feed::Token(token)),
+    });
+    feed.collect()
 }

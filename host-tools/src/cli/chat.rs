@@ -68,9 +68,18 @@ fn utf8(bytes: Vec<u8>, what: &str) -> Outcome<String> {
 
 /// The template that was named, or the file's own.
 fn template(command: &Generate, opened: &Opened) -> Outcome<Template> {
-    if let Some(path) = &command.chat_template {
-        let text = utf8(args::file_or_stdin(&path.clone().into_os_string())?, &path.display().to_string())?;
-        return Ok(Template::new(&text).map_err(|error| error.in_file(path))?);
+    if let Some(template) = own_template(opened, command.chat_template.as_deref())? {
+        return Ok(template);
+    }
+    let what = format!("{} carries no chat template", opened.loaded.path().display());
+    Err(request(what, "give the model's own with --chat-template FILE (a Jinja text), or leave --chat out"))
+}
+
+/// The template in the file `named`, or else the model's own, if it has one.
+pub(super) fn own_template(opened: &Opened, named: Option<&Path>) -> Outcome<Option<Template>> {
+    if let Some(path) = named {
+        let text = utf8(args::file_or_stdin(&path.as_os_str().to_owned())?, &path.display().to_string())?;
+        return Ok(Some(Template::new(&text).map_err(|error| error.in_file(path))?));
     }
     let file = opened.loaded.file()?;
     let own = file
@@ -78,11 +87,8 @@ fn template(command: &Generate, opened: &Opened) -> Outcome<Template> {
         .filter(|_| file.version() == 2)
         .and_then(|text| Header::parse(text).ok())
         .and_then(|(header, _)| header.tokenizer.chat_template);
-    let Some(text) = own else {
-        let what = format!("{} carries no chat template", opened.loaded.path().display());
-        return Err(request(what, "give the model's own with --chat-template FILE (a Jinja text), or leave --chat out"));
-    };
-    Ok(Template::new(&text).map_err(|error| error.in_file(opened.loaded.path()))?)
+    let made = own.map(|text| Template::new(&text).map_err(|error| error.in_file(opened.loaded.path())));
+    Ok(made.transpose()?)
 }
 
 /// Ctrl-C stops an answer; while the program waits for the next turn it ends the program.

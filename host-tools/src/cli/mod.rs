@@ -32,6 +32,7 @@ mod plan;
 mod predict;
 mod run_on;
 mod score;
+mod serve;
 mod strip;
 mod tokenize;
 mod verify;
@@ -69,6 +70,7 @@ enum Command {
     #[command(subcommand)]
     Device(device::Ask),
     Generate(generate::Generate),
+    Serve(serve::Serve),
     Predict(predict::Predict),
     Tokenize(tokenize::Tokenize),
     Detokenize(detokenize::Detokenize),
@@ -134,6 +136,7 @@ fn run(command: Command) -> Outcome {
         Command::Compare(command) => compare::run(&command),
         Command::Device(command) => device::run(&command),
         Command::Generate(command) => generate::run(&command),
+        Command::Serve(command) => serve::run(&command),
         Command::Predict(command) => predict::run(&command),
         Command::Tokenize(command) => tokenize::run(&command),
         Command::Detokenize(command) => detokenize::run(&command),

@@ -6,6 +6,7 @@ use super::failure::{Outcome, request};
 use super::logits::Convention;
 use super::run_on::{Processor, RunOn};
 use clap::Args;
+use dmexp::Model;
 use dmexp::simd::Level;
 use dmexp::tokenizer::Tokenizer;
 use dmexp_format::KvDType;
@@ -78,17 +79,32 @@ impl ModelArgs {
     }
 
     fn cpu_with<'o>(&self, opened: &'o Opened, dormouse: DormouseOptions, on: RunOn) -> Outcome<Cpu<'o>> {
-        let tokenizer = opened.arrays.as_ref().map(TokenizerArrays::tokenizer).transpose()?;
-        let options = CpuOptions { context: self.context, kv: self.kv, tokenizer };
+        let options = self.options(opened)?;
         if let Processor::Cuda(number) = on.device {
             return on.gpu(number, self, opened, &options, &dormouse);
         }
+        let threads = self.threads()?;
+        Ok(Cpu::with_dormouse(&opened.loaded, &options, &dormouse, threads)?)
+    }
+
+    /// The model without memory for a text.
+    pub(crate) fn model<'o>(&self, opened: &'o Opened) -> Outcome<Model<'o>> {
+        let threads = self.threads()?;
+        Ok(Cpu::bind(&opened.loaded, &self.options(opened)?, &self.dormouse.options(), threads)?)
+    }
+
+    fn options<'o>(&self, opened: &'o Opened) -> Outcome<CpuOptions<'o>> {
+        let tokenizer = opened.arrays.as_ref().map(TokenizerArrays::tokenizer).transpose()?;
+        Ok(CpuOptions { context: self.context, kv: self.kv, tokenizer })
+    }
+
+    /// How many threads share the work, with the vector instructions that were asked for.
+    fn threads(&self) -> Outcome<usize> {
         if let Some(level) = self.simd {
             let advice = |best: Level| format!("the most it has is {}", best.name());
             level.choose().map_err(|best| request(format!("this machine has no {}", level.name()), advice(best)))?;
         }
-        let threads = self.threads.map_or_else(physical_cores, |threads| threads as usize);
-        Ok(Cpu::with_dormouse(&opened.loaded, &options, &dormouse, threads)?)
+        Ok(self.threads.map_or_else(physical_cores, |threads| threads as usize))
     }
 }
 

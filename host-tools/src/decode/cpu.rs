@@ -63,11 +63,17 @@ impl<'a> Cpu<'a> {
     /// # Errors
     /// Those of [`Cpu::new`]; [`Class::Request`] where the model is another, or cannot be run in this way.
     pub fn with_dormouse(loaded: &'a Loaded, options: &CpuOptions<'a>, dormouse: &DormouseOptions, threads: usize) -> Result<Self> {
-        let mut model = Self::configured(loaded, options, dormouse)?;
-        if threads > 1 {
-            model = model.with_executor(Pool::of(threads));
-        }
-        Self::with_arena(loaded, &model)
+        // As many as there may be: prompts and scored texts are read far faster.
+        Self::with_arena(loaded, &Self::bind(loaded, options, dormouse, threads)?.with_block(u32::MAX))
+    }
+
+    /// The model of [`Cpu::with_dormouse`] without memory for a session, and without [`Model::with_block`].
+    ///
+    /// # Errors
+    /// Those of [`Cpu::with_dormouse`] but for memory; a context that cannot be is refused by the session.
+    pub fn bind(loaded: &'a Loaded, options: &CpuOptions<'a>, dormouse: &DormouseOptions, threads: usize) -> Result<Model<'a>> {
+        let model = Self::configured(loaded, options, dormouse)?;
+        Ok(if threads > 1 { model.with_executor(Pool::of(threads)) } else { model })
     }
 
     /// A model that something else computes: what `accelerator` makes for it. The results do not depend on it.
@@ -80,7 +86,7 @@ impl<'a> Cpu<'a> {
         dormouse: &DormouseOptions,
         accelerator: impl FnOnce(&Model<'a>) -> Result<&'a dyn Accelerator>,
     ) -> Result<Self> {
-        let model = Self::configured(loaded, options, dormouse)?;
+        let model = Self::configured(loaded, options, dormouse)?.with_block(u32::MAX);
         // What keeps a session from being here keeps it from being there, and is said first.
         model.arena_len().map_err(|error| loaded.explain(error))?;
         let accelerator = accelerator(&model)?;
@@ -96,8 +102,6 @@ impl<'a> Cpu<'a> {
         if let Some(context) = options.context {
             model = model.with_context(context);
         }
-        // As many as there may be: prompts and scored texts are read far faster.
-        model = model.with_block(u32::MAX);
         if let Some(tokenizer) = options.tokenizer {
             let (pieces, vocab_size) = (tokenizer.facts().n_pieces, model.network().vocab_size());
             if pieces != vocab_size {

@@ -34,7 +34,7 @@ pub struct Part<'s, 'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Bytes of memory for `positions` at once, 64 at most, of up to `texts` sessions.
+    /// Bytes of memory for `positions` at once, 128 at most, of up to `texts` sessions.
     ///
     /// # Errors
     /// [`Error::TooLargeForTarget`].

@@ -1,0 +1,281 @@
+//! The thread that computes: it has the memory of all texts of a model, and feeds those that are under way together, one pass over the weights for all of them (continuous batching). A text gets the
+//! tokens that it would get alone: neither its neighbours nor what its memory held before change a bit.
+
+use super::job::{Candidate, Chosen, Event, Finish, Generate, Job, Work};
+use super::meters::Meters;
+use super::shape::logprobs;
+use crate::error::{Class, Error, Result};
+use dmexp::format::Error as FormatError;
+use dmexp::tokenizer::Tokenizer;
+use dmexp::{Batch, Model, Part, Sampler, Session};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::error::TryRecvError;
+
+/// Positions that are fed at once: the next of every text under way, and then the prompts of those that begin.
+const POSITIONS: u32 = 64;
+
+/// The memory of an engine, taken before the first request.
+#[derive(Debug)]
+pub(super) struct Memory {
+    texts: Vec<Vec<u32>>,
+    batch: Vec<u32>,
+}
+
+impl Memory {
+    /// For `texts` texts of `model` at once.
+    ///
+    /// # Errors
+    /// [`Class::Request`] for a context that the model does not allow, and for more memory than there is.
+    pub(super) fn new(model: &Model<'_>, texts: u32) -> Result<Self> {
+        let (text, batch) = (model.arena_len()?, Batch::arena_len(model, POSITIONS, texts)?);
+        let take = |bytes: usize| {
+            let words = bytes.div_ceil(size_of::<u32>());
+            let mut memory = Vec::new();
+            memory.try_reserve_exact(words).map_err(|_| {
+                let what =
+                    format!("{texts} texts of {} positions need {text} bytes each, which this machine does not give", model.context());
+                Error::new(Class::Request, what).advise("use fewer with --parallel, a shorter --context, or --kv q8")
+            })?;
+            memory.resize(words, 0);
+            Ok::<_, Error>(memory)
+        };
+        let mut memory = Self { texts: (0..texts).map(|_| take(text)).collect::<Result<_>>()?, batch: take(batch)? };
+        // What a session refuses is said before the server listens.
+        if let Some(first) = memory.texts.first_mut() {
+            Session::new(model, first.as_mut_slice(), Sampler::greedy())?;
+        }
+        Ok(memory)
+    }
+
+    /// All of it, and what a text has of it.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        let text = self.texts.first().map_or(0, |text| size_of_val(text.as_slice())) as u64;
+        (text * self.texts.len() as u64 + size_of_val(self.batch.as_slice()) as u64, text)
+    }
+}
+
+/// Does jobs until nobody can send any more and all are done.
+///
+/// # Errors
+/// Those of [`Session::new`] and [`Batch::new`].
+pub(super) fn run(model: &Model<'_>, memory: &mut Memory, jobs: &mut UnboundedReceiver<Job>, meters: &Arc<Meters>) -> Result<()> {
+    let texts = memory.texts.len() as u32;
+    let mut batch = Batch::new(model, POSITIONS, texts, memory.batch.as_mut_slice())?;
+    let mut slots = Vec::new();
+    for arena in &mut memory.texts {
+        let session = Session::new(model, arena.as_mut_slice(), Sampler::greedy())?;
+        slots.push(Slot { session, running: None, used: 0 });
+    }
+    let mut engine = Engine { slots, tokenizer: *model.tokenizer(), meters, waiting: VecDeque::new(), clock: 0 };
+    loop {
+        let open = engine.admit(jobs);
+        if engine.running() == 0 {
+            if !open {
+                return Ok(());
+            }
+            continue;
+        }
+        engine.pass(&mut batch);
+    }
+}
+
+struct Engine<'a, 'm> {
+    slots: Vec<Slot<'a>>,
+    tokenizer: Tokenizer<'a>,
+    meters: &'m Arc<Meters>,
+    /// Jobs that wait for memory.
+    waiting: VecDeque<Job>,
+    /// Counts jobs.
+    clock: u64,
+}
+
+/// The memory of a text: what it holds stays when the text is over, for the next that begins alike.
+struct Slot<'a> {
+    session: Session<'a>,
+    running: Option<Running>,
+    /// When it was last begun.
+    used: u64,
+}
+
+/// A text under way.
+struct Running {
+    job: Job,
+    sampler: Sampler,
+    order: Vec<u32>,
+    logits: Vec<f32>,
+    /// Whether `logits` were just computed, and what was wrong with them.
+    fresh: Option<std::result::Result<(), FormatError>>,
+    made: u32,
+    generated: BTreeMap<u32, u32>,
+}
+
+impl Engine<'_, '_> {
+    fn running(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.running.is_some()).count()
+    }
+
+    /// Gives up what nobody listens to any more, and begins waiting jobs as long as there is memory for them; waits for one if nothing else is to be done. False when no more can come.
+    fn admit(&mut self, jobs: &mut UnboundedReceiver<Job>) -> bool {
+        for slot in &mut self.slots {
+            if slot.running.as_ref().is_some_and(|running| running.job.events.is_closed()) {
+                slot.running = None;
+            }
+        }
+        self.meters.running.store(self.running() as u64, Ordering::Relaxed);
+        if self.running() == 0 && self.waiting.is_empty() {
+            match jobs.blocking_recv() {
+                Some(job) => self.waiting.push_back(job),
+                None => return false,
+            }
+        }
+        let open = loop {
+            match jobs.try_recv() {
+                Ok(job) => self.waiting.push_back(job),
+                Err(error) => break error == TryRecvError::Empty,
+            }
+        };
+        self.waiting.retain(|job| !job.events.is_closed());
+        while self.running() < self.slots.len()
+            && let Some(job) = self.waiting.pop_front()
+        {
+            self.begin(job);
+        }
+        self.meters.running.store(self.running() as u64, Ordering::Relaxed);
+        open
+    }
+
+    /// Begins `job` in the memory that holds the most of it, where that is worth what is lost of another text, or else in that which was not used for the longest time.
+    fn begin(&mut self, mut job: Job) {
+        job.place = None;
+        self.clock += 1;
+        let known = |slot: &Slot<'_>| slot.session.tokens().iter().zip(&job.tokens).take_while(|(a, b)| a == b).count();
+        // To keep a token is worth as much as the loss of four.
+        let worth = |slot: &Slot<'_>| (5 * known(slot)).saturating_sub(slot.session.tokens().len());
+        let free = self.slots.iter().enumerate().filter(|(_, slot)| slot.running.is_none());
+        let Some((place, _)) = free.max_by_key(|(_, slot)| (worth(slot), Reverse(slot.used))) else { return };
+        // The logits after the last token have to be computed, so at least that one is fed.
+        let whole = job.tokens.len() - usize::from(!job.tokens.is_empty());
+        let kept = match job.work {
+            Work::Generate(_) => known(&self.slots[place]).min(whole),
+            Work::Logits => 0,
+        };
+        let Some(slot) = self.slots.get_mut(place) else { return };
+        slot.used = self.clock;
+        slot.session.truncate(kept as u32);
+        let cached = slot.session.position();
+        let sampler = match &job.work {
+            Work::Generate(generate) => Sampler::new(generate.settings),
+            Work::Logits => Ok(Sampler::greedy()),
+        };
+        let begun = sampler.and_then(|sampler| slot.session.push_tokens(&job.tokens[kept..]).map(|()| sampler));
+        match begun {
+            Ok(sampler) => {
+                self.meters.prompt_tokens.fetch_add(job.tokens.len() as u64, Ordering::Relaxed);
+                self.meters.cached_tokens.fetch_add(u64::from(cached), Ordering::Relaxed);
+                // Should nobody listen any more, the next pass sees it.
+                let _ = job.events.send(Event::Begun { cached });
+                let order = vec![0; sampler.order_words(slot.session.model().network().vocab_size() as usize)];
+                let running = Running { job, sampler, order, logits: Vec::new(), fresh: None, made: 0, generated: BTreeMap::new() };
+                slot.running = Some(running);
+            }
+            Err(error) => {
+                let _ = job.events.send(Event::Failed(error.to_string()));
+            }
+        }
+    }
+
+    /// Feeds the next tokens of all texts under way, and goes on with what comes of it.
+    fn pass(&mut self, batch: &mut Batch<'_>) {
+        let mut room = batch.positions();
+        let mut waiting = self.running().min(room as usize) as u32;
+        let (mut parts, mut states) = (Vec::new(), Vec::new());
+        for slot in &mut self.slots {
+            let Some(running) = slot.running.as_mut().filter(|_| waiting > 0) else { continue };
+            waiting -= 1;
+            let count = slot.session.waiting().min(room - waiting);
+            room -= count;
+            let every = matches!(running.job.work, Work::Logits);
+            parts.push(Part { session: &mut slot.session, count, every });
+            states.push(running);
+        }
+        let fed = batch.feed(&mut parts, |part, _, logits| {
+            let running = &mut *states[part];
+            match (logits, &running.job.work) {
+                (Ok(logits), Work::Logits) => {
+                    let _ = running.job.events.send(Event::Row(logits.to_vec()));
+                }
+                (Ok(logits), Work::Generate(_)) => {
+                    running.logits.clear();
+                    running.logits.extend_from_slice(logits);
+                    running.fresh = Some(Ok(()));
+                }
+                (Err(error), _) => running.fresh = Some(Err(error)),
+            }
+        });
+        self.meters.passes.fetch_add(1, Ordering::Relaxed);
+        for slot in &mut self.slots {
+            let Some(running) = &mut slot.running else { continue };
+            let over = match fed {
+                Ok(()) => running.go_on(&mut slot.session, &self.tokenizer, self.meters),
+                Err(error) => Some(Event::Failed(error.to_string())),
+            };
+            if let Some(event) = over {
+                let _ = running.job.events.send(event);
+                slot.running = None;
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Chooses the next token where logits were computed; what to say at the end, if this is it.
+    fn go_on(&mut self, session: &mut Session<'_>, tokenizer: &Tokenizer<'_>, meters: &Meters) -> Option<Event> {
+        let Work::Generate(generate) = &self.job.work else {
+            return match self.fresh.take() {
+                Some(Err(error)) => Some(Event::Failed(error.to_string())),
+                _ => (session.waiting() == 0).then_some(Event::Done(Finish::Stop)),
+            };
+        };
+        if let Err(error) = self.fresh.take()? {
+            return Some(Event::Failed(error.to_string()));
+        }
+        let model_says = generate.likeliest.map(|count| (self.logits.clone(), count));
+        generate.shaping.apply(&mut self.logits, &self.generated);
+        let token = match self.sampler.sample(&mut self.logits, &mut self.order, session.tokens()) {
+            Ok(token) => token,
+            Err(error) => return Some(Event::Failed(error.to_string())),
+        };
+        // As sessions see it: a second begin-of-text begins another text.
+        let ends = tokenizer.ends_text(token) || token == tokenizer.facts().bos;
+        if ends && !generate.ignore_end {
+            return Some(Event::Done(Finish::Stop));
+        }
+        let before = session.tokens().last().copied().unwrap_or(0);
+        let bytes = |token: u32| tokenizer.decode(before, token).as_bytes().to_vec();
+        let mut chosen = Chosen { bytes: bytes(token), logprob: None, likeliest: Vec::new() };
+        if let Some((logits, count)) = model_says {
+            let (logprob, likeliest) = logprobs(&logits, token, count);
+            chosen.logprob = Some(logprob);
+            chosen.likeliest = likeliest.into_iter().map(|(token, logprob)| Candidate { bytes: bytes(token), logprob }).collect();
+        }
+        let _ = self.job.events.send(Event::Token(chosen));
+        meters.tokens.fetch_add(1, Ordering::Relaxed);
+        self.made += 1;
+        *self.generated.entry(token).or_insert(0) += 1;
+        if self.is_enough(generate) {
+            return Some(Event::Done(Finish::Length));
+        }
+        match session.push_tokens(&[token]) {
+            Ok(()) => None,
+            Err(error) => Some(Event::Failed(error.to_string())),
+        }
+    }
+
+    fn is_enough(&self, generate: &Generate) -> bool {
+        self.made >= generate.budget
+    }
+}

@@ -1,0 +1,78 @@
+//! What happens to logits before the runtime's sampler sees them, and the probabilities that are told beside a token.
+
+use std::collections::BTreeMap;
+
+/// Changes of logits that the runtime's sampler does not make.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Shaping {
+    /// Added to these tokens' logits.
+    pub(super) bias: Vec<(u32, f32)>,
+    /// Taken off a token's logit for every time that it was generated.
+    pub(super) frequency: f32,
+    /// Taken off a token's logit if it was generated at all.
+    pub(super) presence: f32,
+}
+
+impl Shaping {
+    /// Applies it; `generated` says how often each token was. Logits stay finite.
+    pub(super) fn apply(&self, logits: &mut [f32], generated: &BTreeMap<u32, u32>) {
+        let mut add = |token: u32, change: f32| {
+            if let Some(logit) = logits.get_mut(token as usize) {
+                *logit = (*logit + change).clamp(f32::MIN, f32::MAX);
+            }
+        };
+        for (token, bias) in &self.bias {
+            add(*token, *bias);
+        }
+        if self.frequency != 0.0 || self.presence != 0.0 {
+            for (token, times) in generated {
+                add(*token, -(*times as f32 * self.frequency) - self.presence);
+            }
+        }
+    }
+}
+
+/// Natural logarithms of probabilities by `logits`: that of `chosen`, and those of the `count` likeliest tokens, the likeliest first (the lowest token first where they are equal).
+pub(super) fn logprobs(logits: &[f32], chosen: u32, count: usize) -> (f64, Vec<(u32, f64)>) {
+    let highest = logits.iter().copied().fold(f32::MIN, f32::max);
+    let sum: f64 = logits.iter().map(|logit| libm::exp(f64::from(*logit) - f64::from(highest))).sum();
+    let log_sum = libm::log(sum) + f64::from(highest);
+    let logprob = |token: u32| logits.get(token as usize).map_or(f64::NEG_INFINITY, |logit| f64::from(*logit) - log_sum);
+    let mut order: Vec<u32> = (0..logits.len() as u32).collect();
+    let by_logit = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
+    let count = count.min(order.len());
+    if count > 0 && count < order.len() {
+        order.select_nth_unstable_by(count - 1, by_logit);
+    }
+    order.truncate(count);
+    order.sort_unstable_by(by_logit);
+    (logprob(chosen), order.into_iter().map(|token| (token, logprob(token))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn penalties_count_what_was_generated_and_biases_are_added() {
+        let shaping = Shaping { bias: vec![(0, 5.0), (9, 1.0)], frequency: 0.5, presence: 0.25 };
+        let mut logits = [1.0, 2.0, 3.0];
+        shaping.apply(&mut logits, &BTreeMap::from([(1, 1), (2, 4)]));
+        assert_eq!(logits, [6.0, 1.25, 0.75]);
+        let mut logits = [f32::MAX, f32::MIN];
+        Shaping { bias: vec![(0, f32::MAX), (1, f32::MIN)], ..Shaping::default() }.apply(&mut logits, &BTreeMap::new());
+        assert_eq!(logits, [f32::MAX, f32::MIN]);
+    }
+
+    #[test]
+    fn logprobs_are_those_of_a_softmax_the_likeliest_first() {
+        let logits = [1.0f32, 3.0, 3.0, -2.0];
+        let sum: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
+        let (chosen, likeliest) = logprobs(&logits, 3, 3);
+        assert!((chosen - (-2.0 - sum.ln())).abs() < 1e-12);
+        assert_eq!(likeliest.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [1, 2, 0]);
+        assert!((likeliest[0].1 - (3.0 - sum.ln())).abs() < 1e-12);
+        assert_eq!(logprobs(&logits, 0, 0).1, []);
+        assert_eq!(logprobs(&logits, 0, 9).1.len(), 4);
+    }
+}
