@@ -6,10 +6,16 @@ use crate::arena::Carve;
 use crate::format::Error;
 use crate::ops::check::all_finite;
 
-/// What computes a network in place of this processor. One session at a time uses it.
+/// What computes a network in place of this processor.
 ///
 /// Positions that were fed before may be fed again, and those after them are then forgotten: that is how a text begins anew.
 pub trait Accelerator: Sync {
+    /// Begins a session and returns its number, which no other has. It has room for one: sessions that were begun before cannot go on.
+    fn begin(&self) -> u64;
+
+    /// The number of the session that was begun last.
+    fn current(&self) -> u64;
+
     /// How many tokens [`Accelerator::feed`] takes at most: 1 or more.
     fn block(&self) -> u32;
 
@@ -56,6 +62,8 @@ const LOGITS: usize = 8;
 /// What a session keeps here of a network that is computed elsewhere.
 pub(crate) struct Away<'m> {
     accelerator: &'m dyn Accelerator,
+    /// The session's number there.
+    number: u64,
     pub(crate) tokens: &'m mut [u32],
     /// [`LOGITS`] rows.
     pub(crate) logits: &'m mut [f32],
@@ -110,6 +118,7 @@ impl<'m> Away<'m> {
         let vocab_size = vocab_size as usize;
         Ok(Self {
             accelerator,
+            number: accelerator.begin(),
             tokens: carve.words(context as usize),
             logits: carve.floats(LOGITS.saturating_mul(vocab_size)),
             order: carve.words(vocab_size),
@@ -120,6 +129,11 @@ impl<'m> Away<'m> {
             last: 0,
             failed: None,
         })
+    }
+
+    /// What computes this session, as long as it does.
+    fn accelerator(&self) -> Result<&'m dyn Accelerator, Error> {
+        if self.accelerator.current() == self.number { Ok(self.accelerator) } else { Err(Error::AcceleratorBusy) }
     }
 
     /// How many tokens can be fed at once.
@@ -141,7 +155,7 @@ impl<'m> Away<'m> {
     pub(crate) fn feed_block(&mut self, position: u32, count: u32) {
         self.flush();
         let tokens = self.tokens.get(position as usize..).and_then(|rest| rest.get(..count as usize)).unwrap_or(&[]);
-        let fed = self.accelerator.feed(tokens, position);
+        let fed = self.accelerator().and_then(|accelerator| accelerator.feed(tokens, position));
         self.note(fed);
         self.last = count.saturating_sub(1);
     }
@@ -153,7 +167,7 @@ impl<'m> Away<'m> {
     pub(crate) fn look(&mut self) -> Result<(), Error> {
         if let Some((token, position)) = self.begun {
             while self.done < self.asked {
-                self.accelerator.part(self.done, token, position, self.residual)?;
+                self.accelerator()?.part(self.done, token, position, self.residual)?;
                 self.done = self.done.saturating_add(1);
             }
         }
@@ -170,10 +184,11 @@ impl<'m> Away<'m> {
         }
         let begun = self.begun.take().filter(|_| core::mem::take(&mut self.done) == 0);
         self.failed.take().map_or(Ok(()), Err)?;
+        let accelerator = self.accelerator()?;
         let row = self.logits.get_mut(..vocab_size as usize).unwrap_or_default();
         match begun {
-            Some((token, position)) => self.accelerator.step(token, position, row)?,
-            None => self.accelerator.logits(self.last, row)?,
+            Some((token, position)) => accelerator.step(token, position, row)?,
+            None => accelerator.logits(self.last, row)?,
         }
         if all_finite(row) { Ok(()) } else { Err(Error::NonFiniteLogits { position }) }
     }
@@ -184,7 +199,7 @@ impl<'m> Away<'m> {
     /// Those of the accelerator; [`Error::NonFiniteLogits`].
     pub(crate) fn choose(&mut self) -> Result<Option<u32>, Error> {
         let Some((token, position)) = self.begun.filter(|_| self.done == 0 && self.failed.is_none()) else { return Ok(None) };
-        let chosen = self.accelerator.choose(token, position)?;
+        let chosen = self.accelerator()?.choose(token, position)?;
         if chosen.is_some() {
             self.begun = None;
         }
@@ -202,12 +217,13 @@ impl<'m> Away<'m> {
         each: &mut impl FnMut(u32, &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         self.failed.take().map_or(Ok(()), Err)?;
+        let accelerator = self.accelerator()?;
         let width = (vocab_size as usize).max(1);
         let mut first = 0;
         while first < count {
             let rows = (count - first).min(LOGITS as u32);
             let logits = self.logits.get_mut(..width.saturating_mul(rows as usize)).unwrap_or_default();
-            self.accelerator.logits(first, logits)?;
+            accelerator.logits(first, logits)?;
             for (row, position) in logits.chunks_exact(width).zip(position.saturating_add(first)..) {
                 if !all_finite(row) {
                     return Err(Error::NonFiniteLogits { position }.into());
@@ -228,7 +244,7 @@ impl<'m> Away<'m> {
     fn flush(&mut self) {
         let Some((token, position)) = self.begun.take() else { return };
         if self.done == 0 {
-            let fed = self.accelerator.feed(&[token], position);
+            let fed = self.accelerator().and_then(|accelerator| accelerator.feed(&[token], position));
             self.note(fed);
         } else {
             self.begun = Some((token, position));

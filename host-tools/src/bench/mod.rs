@@ -92,7 +92,7 @@ impl Test {
     }
 
     /// Positions that it takes.
-    fn positions(self) -> u64 {
+    pub(crate) fn positions(self) -> u64 {
         self.tokens().map_or(0, |(tokens, context)| u64::from(tokens) + u64::from(context))
     }
 }

@@ -5,9 +5,10 @@ use super::bench_report;
 use super::dormouse_run::DormouseRunArgs;
 use super::failure::{Outcome, request};
 use super::output::json;
+use super::run_on::{Processor, RunOn};
 use clap::Args;
 use dmexp::simd::Level;
-use dmexp_format::KvDType;
+use dmexp_format::{DType, KvDType};
 use dmexp_tools::bench::{self, Request};
 use dmexp_tools::decode::{Load, Loaded, physical_cores};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -26,29 +27,31 @@ Examples:
   dmexp bench --export smollm2.q8.dmexp --export smollm2.q4.dmexp --threads 1,2
   dmexp bench --export smollm2.q8.dmexp --pp 0 --tg 16 --context 0,256,512,1024,2048
   dmexp bench --export smollm2.q8.dmexp --kv f32,f16,q8 --context 1000 --csv
-  dmexp bench --export kws.dmexp --json")]
+  dmexp bench --export kws.dmexp --json
+  dmexp bench --export smollm2.bf16.dmexp --device cuda
+  dmexp bench --costs bf16")]
 pub(crate) struct Bench {
     /// The .dmexp file to run; may be given more than once
-    #[arg(long, value_name = "FILE", required = true)]
+    #[arg(long, value_name = "FILE", required_unless_present = "costs")]
     export: Vec<PathBuf>,
     /// How many tokens are read at once; 0 leaves it out
     #[arg(long, value_name = "N,..", default_value = "128", value_delimiter = ',', value_parser = args::number, allow_negative_numbers = true)]
-    pp: Vec<u32>,
+    pub(super) pp: Vec<u32>,
     /// How many tokens are fed one by one; 0 leaves it out
     #[arg(long, value_name = "N,..", default_value = "64", value_delimiter = ',', value_parser = args::number, allow_negative_numbers = true)]
-    tg: Vec<u32>,
+    pub(super) tg: Vec<u32>,
     /// How many tokens come before them
     #[arg(long, value_name = "N,..", default_value = "0", value_delimiter = ',', value_parser = args::number, allow_negative_numbers = true)]
-    context: Vec<u32>,
+    pub(super) context: Vec<u32>,
     /// How keys and values are kept: f32, f16 or q8
     #[arg(long, value_name = "TYPE,..", default_value = "f16", value_delimiter = ',', value_parser = args::kv)]
-    kv: Vec<KvDType>,
+    pub(super) kv: Vec<KvDType>,
     /// How many threads share the work [default: one a core]
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = args::threads, allow_negative_numbers = true)]
-    threads: Vec<u32>,
+    pub(super) threads: Vec<u32>,
     /// The vector instructions to use: baseline, avx2, avx512 or vnni [default: the best that the machine has]
     #[arg(long, value_name = "LEVEL,..", value_delimiter = ',', value_parser = args::level)]
-    simd: Vec<Level>,
+    pub(super) simd: Vec<Level>,
     /// How the files come to memory: map, copy or auto, as for dmexp generate
     #[arg(long, value_name = "HOW", default_value = "map", value_parser = args::load)]
     pub(super) load: Load,
@@ -57,19 +60,32 @@ pub(crate) struct Bench {
     pub(super) repetitions: u32,
     /// Prints JSON, with the rate of each repetition
     #[arg(long, conflicts_with = "csv")]
-    json: bool,
+    pub(super) json: bool,
     /// Prints CSV: a line a row, with the names of the columns in the first
     #[arg(long)]
-    csv: bool,
+    pub(super) csv: bool,
     /// Shows no progress
     #[arg(long)]
     quiet: bool,
+    #[command(flatten)]
+    pub(super) on: RunOn,
+    /// Shows what steps of known shapes should cost on an NVIDIA H200, by a model of bytes and launches, with their matrices in this type; nothing is measured
+    #[arg(long, value_name = "TYPE", value_parser = args::dtype, conflicts_with_all = ["export", "csv"])]
+    pub(super) costs: Option<DType>,
     #[command(flatten)]
     dormouse: DormouseRunArgs,
 }
 
 /// Runs the command.
 pub(crate) fn run(command: &Bench) -> Outcome {
+    #[cfg(feature = "cuda")]
+    if let Some(dtype) = command.costs {
+        return super::bench_cuda::costs(command, dtype);
+    }
+    #[cfg(not(feature = "cuda"))]
+    if command.costs.is_some() || command.on.device != Processor::Cpu {
+        return Err(request("this dmexp was built without the feature cuda", "use a build that has it"));
+    }
     if let Some(level) = command.simd.iter().find(|level| **level > Level::best()) {
         return Err(request(format!("this machine has no {}", level.name()), format!("the most it has is {}", Level::best().name())));
     }
@@ -95,6 +111,10 @@ pub(crate) fn run(command: &Bench) -> Outcome {
         bar.set_style(style);
     }
     bar.set_message("measuring");
+    #[cfg(feature = "cuda")]
+    if let Processor::Cuda(number) = command.on.device {
+        return super::bench_cuda::run(command, number, &loaded, &bar);
+    }
     let report = bench::run(&wanted, &mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);

@@ -31,6 +31,12 @@ enum Machine {
     Device(Name),
 }
 
+impl Machine {
+    fn is_gpu(&self) -> bool {
+        matches!(self, Self::Processor(Processor::Cuda(_)))
+    }
+}
+
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -111,7 +117,10 @@ pub(crate) fn run(model: &ModelArgs, command: &Machines) -> Outcome {
 
 fn compare(args: &ModelArgs, command: &Machines) -> Outcome {
     let opened = args.open()?;
-    let reference_opened = command.reference_export.as_deref().map(|path| Opened::open(path, args.tokenizer.as_deref())).transpose()?;
+    // A GPU has room for one side of a file: a second one opens it anew.
+    let again = command.replay.is_none() && [&command.device, &command.reference].iter().all(|side| side.is_gpu());
+    let reference_path = command.reference_export.as_deref().or_else(|| again.then_some(args.export.as_path()));
+    let reference_opened = reference_path.map(|path| Opened::open(path, args.tokenizer.as_deref())).transpose()?;
     let reference_file = reference_opened.as_ref().unwrap_or(&opened);
     let targets = Targets::new(args, command)?;
 

@@ -2,6 +2,8 @@
 
 mod args;
 mod bench;
+#[cfg(feature = "cuda")]
+mod bench_cuda;
 mod bench_report;
 mod chat;
 mod compare;

@@ -125,12 +125,7 @@ impl Decoder {
         }
         self.place(&[token], position)?;
         let count = self.chunk.min(self.plan.context().saturating_sub(position)).max(1);
-        for _ in 0..count {
-            match &self.graphs {
-                Some(graphs) => graphs.choice.launch().map_err(|error| CudaError::Failed { doing: "a step", code: error.0 as u32 })?,
-                None => self.launch(self.step.launches())?,
-            }
-        }
+        self.choose_on_device(count)?;
         let mut fed = token;
         for (at, chosen) in (position..).zip(self.read_words(self.plan.picks(), position, count)?) {
             self.ahead.push_back((at, fed, chosen));
@@ -140,6 +135,20 @@ impl Decoder {
             fed = chosen;
         }
         Ok(self.ahead.pop_front().map_or(NOT_FINITE, |(_, _, chosen)| chosen))
+    }
+
+    /// Feeds one token and `count - 1` more, each the likeliest after the one before it; the likeliest after each.
+    pub(super) fn run(&mut self, token: u32, position: u32, count: u32) -> Result<Vec<u32>, CudaError> {
+        self.last = Last::Token;
+        self.place(&[token], position)?;
+        let (mut chosen, mut done) = (Vec::new(), 0);
+        while done < count {
+            let chunk = (count - done).min(AHEAD);
+            self.choose_on_device(chunk)?;
+            chosen.extend(self.read_words(self.plan.picks(), position + done, chunk)?);
+            done += chunk;
+        }
+        Ok(chosen)
     }
 
     /// One part of feeding a token; the residual stream after it.
@@ -154,6 +163,14 @@ impl Decoder {
         };
         self.launch(launches.into_iter().flatten())?;
         self.read_floats(self.plan.x(), self.dim as usize)
+    }
+
+    /// So many steps, each of which feeds what the one before it chose.
+    fn choose_on_device(&self, steps: u32) -> Result<(), CudaError> {
+        (0..steps).try_for_each(|_| match &self.graphs {
+            Some(graphs) => graphs.choice.launch().map_err(|error| CudaError::Failed { doing: "a step", code: error.0 as u32 }),
+            None => self.launch(self.step.launches()),
+        })
     }
 
     /// Puts tokens where the kernels read them, and the position before the first of them.

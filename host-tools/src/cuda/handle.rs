@@ -1,5 +1,6 @@
 //! A model on a device, as sessions see it. The device belongs to a thread of its own: contexts belong to threads, and recorded graphs cannot leave theirs.
 
+use super::cost::{Cost, Machine};
 use super::decoder::Decoder;
 use super::driver::{Device, STATIC_SHARED};
 use super::error::{CudaError, NO_THREAD};
@@ -10,6 +11,7 @@ use dmexp::accelerator::Accelerator;
 use dmexp::format::Error as FormatError;
 use dmexp_kernels::plan::NOT_FINITE;
 use dmexp_kernels::{COLUMNS, PTX, Plan};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -35,8 +37,10 @@ impl Default for Options<'_> {
 #[derive(Debug)]
 pub struct Cuda {
     facts: Facts,
-    bytes: u64,
+    plan: Plan,
     vocab_size: u32,
+    /// How many sessions were begun.
+    sessions: AtomicU64,
     link: Mutex<Option<Link>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -60,6 +64,7 @@ enum Ask {
     Step(u32, u32),
     Choose(u32, u32),
     Part(u32, u32, u32),
+    Run(u32, u32, u32),
 }
 
 enum Answer {
@@ -67,6 +72,7 @@ enum Answer {
     Done,
     Floats(Vec<f32>),
     Token(u32),
+    Tokens(Vec<u32>),
 }
 
 impl Cuda {
@@ -88,14 +94,13 @@ impl Cuda {
         let shared = facts.shared.saturating_sub(STATIC_SHARED);
         let plan = Plan::new(*network.config(), |number| upload::tensor(network, number), (model.context(), model.kv()), shared)
             .map_err(CudaError::Refused)?;
-        let bytes = plan.bytes(1);
         link.asked(Ask::Take(Box::new(plan.clone())))?;
         for piece in plan.pieces() {
             link.asked(Ask::Fill(upload::bytes(network, &plan, piece.contents)?))?;
         }
         let vocab_size = model.network().vocab_size();
         link.asked(Ask::Begin((vocab_size, model.network().dim()), options.graphs))?;
-        Ok(Self { facts, bytes, vocab_size, link: Mutex::new(Some(link)), thread: Some(thread) })
+        Ok(Self { facts, plan, vocab_size, sessions: AtomicU64::new(0), link: Mutex::new(Some(link)), thread: Some(thread) })
     }
 
     /// What the device is.
@@ -105,7 +110,33 @@ impl Cuda {
 
     /// Bytes of the device's memory that were taken.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.plan.bytes(1)
+    }
+
+    /// What a step at `position` should cost on `machine`.
+    pub fn cost(&self, position: u32, machine: &Machine) -> Cost {
+        Cost::new(&self.plan, position, machine)
+    }
+
+    /// Feeds `token` at `position` and then the likeliest after each, `count` tokens in all; the likeliest after each of them. The tokens stay on the device but for the end of every 32.
+    ///
+    /// # Errors
+    /// [`FormatError::PromptTooLong`] for more than there are positions; [`FormatError::Token`]; [`FormatError::NonFiniteLogits`]; [`FormatError::Accelerator`].
+    pub fn run(&self, token: u32, position: u32, count: u32) -> Result<Vec<u32>, FormatError> {
+        let room = self.plan.context().saturating_sub(position);
+        if count > room {
+            return Err(FormatError::PromptTooLong { tokens: count.into(), room: room.into() });
+        }
+        if token >= self.vocab_size {
+            return Err(FormatError::Token { found: token, vocab_size: self.vocab_size });
+        }
+        let Answer::Tokens(chosen) = self.ask(Ask::Run(token, position, count))? else {
+            return Err(FormatError::Accelerator { code: NO_THREAD });
+        };
+        match (position..).zip(&chosen).find(|(_, token)| **token == NOT_FINITE) {
+            Some((position, _)) => Err(FormatError::NonFiniteLogits { position }),
+            None => Ok(chosen),
+        }
     }
 
     fn ask(&self, ask: Ask) -> Result<Answer, FormatError> {
@@ -152,6 +183,14 @@ impl Link {
 }
 
 impl Accelerator for Cuda {
+    fn begin(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    fn current(&self) -> u64 {
+        self.sessions.load(Ordering::Acquire)
+    }
+
     fn block(&self) -> u32 {
         COLUMNS
     }
@@ -241,6 +280,7 @@ fn answer_all(mut decoder: Decoder, questions: &Receiver<Ask>, replies: &SyncSen
                 Ask::Step(token, position) => Answer::Floats(decoder.step(token, position)?),
                 Ask::Choose(token, position) => Answer::Token(decoder.choose(token, position)?),
                 Ask::Part(part, token, position) => Answer::Floats(decoder.part(part, token, position)?),
+                Ask::Run(token, position, count) => Answer::Tokens(decoder.run(token, position, count)?),
                 Ask::Take(_) | Ask::Fill(_) | Ask::Begin(..) => return Err(CudaError::Thread),
             })
         });

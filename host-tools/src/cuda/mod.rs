@@ -4,6 +4,7 @@
 //! [`Model::with_accelerator`](dmexp::Model::with_accelerator). [`devices`] says what there is. Nothing here needs more than the driver, which is opened while the program runs: without one every
 //! call is an error that says so.
 
+pub mod bench;
 mod cost;
 mod decoder;
 mod driver;
@@ -11,6 +12,9 @@ mod error;
 mod handle;
 mod library;
 mod upload;
+
+#[cfg(test)]
+mod tests;
 
 pub use cost::{Cost, H200, Machine};
 pub(crate) use error::failed;

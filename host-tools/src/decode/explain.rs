@@ -83,6 +83,7 @@ fn class_and_advice(error: &FormatError) -> (Class, &'static str) {
         | FormatError::Sampling { .. }
         | FormatError::Stop { .. } => (Class::Request, ""),
         FormatError::Output => (Class::Unwritable, ""),
+        FormatError::AcceleratorBusy => (Class::Request, "run one session at a time"),
         FormatError::Accelerator { .. } => (Class::Unreadable, ""),
         _ => (Class::Damaged, "export it again"),
     }

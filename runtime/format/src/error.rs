@@ -360,6 +360,8 @@ pub enum Error {
     },
     /// The output refused to be written to.
     Output,
+    /// What computes the network in place of the processor has gone on to another session.
+    AcceleratorBusy,
     /// What computes the network in place of the processor failed.
     Accelerator {
         /// Why, by the number that its driver has for it.

@@ -150,6 +150,7 @@ impl fmt::Display for Error {
             Self::Sampling { key, rule, found } => write!(f, "{} = {} {rule} ({})", key.name(), f32::from_bits(found), key.allowed()),
             Self::Stop { rule, found, allowed } => write!(f, "a stop string of {found} bytes {rule} ({allowed})"),
             Self::Output => f.write_str("the output could not be written to"),
+            Self::AcceleratorBusy => f.write_str("the accelerator has room for one session, and has gone on to another"),
             Self::Accelerator { code } => write!(f, "the accelerator failed with error {code}"),
         }
     }

@@ -5,10 +5,12 @@ use crate::export::tests::bits;
 use dmexp::accelerator::Accelerator;
 use dmexp::format::Error as FormatError;
 use dmexp::sampler::Settings;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Another session that computes what is asked for, each time from the beginning of the text.
 struct Elsewhere<'a> {
+    sessions: AtomicU64,
     work: Mutex<Work<'a>>,
     chooses: bool,
 }
@@ -25,7 +27,11 @@ struct Work<'a> {
 
 impl<'a> Elsewhere<'a> {
     fn new(session: Session<'a>, chooses: bool, fails_from: usize) -> Self {
-        Self { work: Mutex::new(Work { session, text: Vec::new(), rows: Vec::new(), calls: Vec::new(), fails_from }), chooses }
+        Self {
+            sessions: AtomicU64::new(0),
+            work: Mutex::new(Work { session, text: Vec::new(), rows: Vec::new(), calls: Vec::new(), fails_from }),
+            chooses,
+        }
     }
 
     fn work<R>(&self, call: &'static str, act: impl FnOnce(&mut Work<'a>) -> R) -> Result<R, FormatError> {
@@ -63,6 +69,14 @@ impl Work<'_> {
 }
 
 impl Accelerator for Elsewhere<'_> {
+    fn begin(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    fn current(&self) -> u64 {
+        self.sessions.load(Ordering::Acquire)
+    }
+
     fn block(&self) -> u32 {
         5
     }
@@ -214,7 +228,7 @@ fn what_fails_elsewhere_is_an_error_here_once_and_at_every_place() {
 }
 
 #[test]
-fn a_context_that_is_refused_here_is_refused_elsewhere() {
+fn what_is_no_session_here_is_none_elsewhere_and_there_is_one_at_a_time() {
     let (_folder, loaded) = exported(Format::V2);
     let mut there = Cpu::new(&loaded, &CpuOptions::default()).unwrap();
     let elsewhere = Elsewhere::new(there.session(Sampler::greedy()).unwrap(), false, 0);
@@ -225,6 +239,21 @@ fn a_context_that_is_refused_here_is_refused_elsewhere() {
         assert!(matches!(error, FormatError::Context { .. }), "{error}");
     }
     let model = loaded.model().unwrap().with_accelerator(&elsewhere);
+    // Two sessions would write over one another's keys and values.
+    let mut arenas = [(); 2].map(|()| vec![0u32; model.arena_len().unwrap() / 4]);
+    let [one, other] = &mut arenas;
+    let mut first = Session::new(&model, one.as_mut_slice(), Sampler::greedy()).unwrap();
+    let _second = Session::new(&model, other.as_mut_slice(), Sampler::greedy()).unwrap();
+    let busy = Err(FormatError::AcceleratorBusy);
+    first.push_tokens(&TEXT).unwrap();
+    assert_eq!(first.advance(), busy);
+    assert_eq!(Session::logits(&mut first).map(drop), busy.map(drop));
+    first.reset();
+    first.push_tokens(&TEXT).unwrap();
+    assert_eq!(first.each_logits(|_, _| Ok::<(), FormatError>(())), busy.map(drop));
+    first.reset();
+    first.push_tokens(&TEXT[..1]).unwrap();
+    assert_eq!(first.step().map(drop), busy.map(drop));
     let needed = model.arena_len().unwrap();
     let mut small = vec![0u32; needed / 4 - 1];
     let error = Session::new(&model, small.as_mut_slice(), Sampler::greedy()).unwrap_err();
