@@ -2,6 +2,7 @@
 
 use super::args;
 use super::chat::own_template;
+use super::dormouse_run::DormouseRunArgs;
 use super::failure::{Outcome, request};
 use super::generate::note;
 use super::model::{ModelArgs, Opened};
@@ -12,7 +13,7 @@ use dmexp_tools::decode::Load;
 use dmexp_tools::serve::{Options, Served, run as serve};
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Serve models over HTTP, as OpenAI's API does
@@ -63,7 +64,7 @@ pub(crate) struct Serve {
     /// The port to listen at; 0 takes any that is free
     #[arg(long, value_name = "N", default_value = "8000")]
     port: u16,
-    /// A key that requests have to send as Authorization: Bearer KEY [default: the environment's DMEXP_API_KEY, if there is one]
+    /// A key that requests have to send as Authorization: Bearer KEY [default: the variable `DMEXP_API_KEY` of the environment, if there is one]
     #[arg(long, value_name = "KEY")]
     api_key: Option<String>,
     /// Lets pages of this origin ask, or those of any with * [default: none]
@@ -119,16 +120,16 @@ pub(crate) fn run(command: &Serve) -> Outcome {
 
 impl Serve {
     /// The model of a file, which stays for as long as the process lives.
-    fn model(&self, export: &PathBuf) -> Outcome<Served> {
+    fn model(&self, export: &Path) -> Outcome<Served> {
         let arguments = ModelArgs {
-            export: export.clone(),
+            export: export.to_path_buf(),
             tokenizer: self.tokenizer.clone(),
             context: self.context,
             kv: self.kv,
             threads: self.threads,
             simd: self.simd,
             load: self.load,
-            dormouse: Default::default(),
+            dormouse: DormouseRunArgs::default(),
         };
         let opened: &'static Opened = Box::leak(Box::new(arguments.open()?));
         let model = Box::leak(Box::new(arguments.model(opened)?));

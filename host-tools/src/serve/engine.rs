@@ -1,9 +1,10 @@
 //! The thread that computes: it has the memory of all texts of a model, and feeds those that are under way together, one pass over the weights for all of them (continuous batching). A text gets the
 //! tokens that it would get alone: neither its neighbours nor what its memory held before change a bit.
 
+use super::grammar::{Bytes, Progress};
 use super::job::{Candidate, Chosen, Event, Finish, Generate, Job, Work};
 use super::meters::Meters;
-use super::shape::logprobs;
+use super::shape::{logprobs, mask};
 use crate::error::{Class, Error, Result};
 use dmexp::format::Error as FormatError;
 use dmexp::tokenizer::Tokenizer;
@@ -111,6 +112,8 @@ struct Running {
     fresh: Option<std::result::Result<(), FormatError>>,
     made: u32,
     generated: BTreeMap<u32, u32>,
+    /// Where the text has got to in its grammar.
+    progress: Option<Progress>,
 }
 
 impl Engine<'_, '_> {
@@ -178,8 +181,13 @@ impl Engine<'_, '_> {
                 self.meters.cached_tokens.fetch_add(u64::from(cached), Ordering::Relaxed);
                 // Should nobody listen any more, the next pass sees it.
                 let _ = job.events.send(Event::Begun { cached });
+                let progress = match &job.work {
+                    Work::Generate(generate) => generate.grammar.clone().map(Progress::new),
+                    Work::Logits => None,
+                };
                 let order = vec![0; sampler.order_words(slot.session.model().network().vocab_size() as usize)];
-                let running = Running { job, sampler, order, logits: Vec::new(), fresh: None, made: 0, generated: BTreeMap::new() };
+                let running =
+                    Running { job, sampler, order, logits: Vec::new(), fresh: None, made: 0, generated: BTreeMap::new(), progress };
                 slot.running = Some(running);
             }
             Err(error) => {
@@ -245,16 +253,40 @@ impl Running {
         }
         let model_says = generate.likeliest.map(|count| (self.logits.clone(), count));
         generate.shaping.apply(&mut self.logits, &self.generated);
-        let token = match self.sampler.sample(&mut self.logits, &mut self.order, session.tokens()) {
+        let before = session.tokens().last().copied().unwrap_or(0);
+        // As sessions see it: a second begin-of-text begins another text.
+        let ends = |token: u32| tokenizer.ends_text(token) || token == tokenizer.facts().bos;
+        let allowed = |progress: &Progress, first: Bytes, token: u32| {
+            if ends(token) {
+                return progress.is_complete() && tokenizer.ends_text(token);
+            }
+            !tokenizer.is_special(token) && progress.allows(first, tokenizer.decode(before, token).as_bytes())
+        };
+        let first = self.progress.as_ref().map(Progress::next).unwrap_or_default();
+        let mut best = None;
+        if let Some(progress) = &self.progress {
+            best = mask(&mut self.logits, |token| allowed(progress, first, token));
+            if best.is_none() {
+                return Some(if progress.is_complete() {
+                    Event::Done(Finish::Stop)
+                } else {
+                    Event::Failed("none of the model's tokens goes on with the text in the form that was asked for".to_owned())
+                });
+            }
+        }
+        let mut token = match self.sampler.sample(&mut self.logits, &mut self.order, session.tokens()) {
             Ok(token) => token,
             Err(error) => return Some(Event::Failed(error.to_string())),
         };
-        // As sessions see it: a second begin-of-text begins another text.
-        let ends = tokenizer.ends_text(token) || token == tokenizer.facts().bos;
-        if ends && !generate.ignore_end {
+        if let (Some(progress), Some(best)) = (&self.progress, best)
+            && !allowed(progress, first, token)
+        {
+            // Rounding can draw one whose probability is 0.
+            token = best;
+        }
+        if ends(token) && (!generate.ignore_end || self.progress.is_some()) {
             return Some(Event::Done(Finish::Stop));
         }
-        let before = session.tokens().last().copied().unwrap_or(0);
         let bytes = |token: u32| tokenizer.decode(before, token).as_bytes().to_vec();
         let mut chosen = Chosen { bytes: bytes(token), logprob: None, likeliest: Vec::new() };
         if let Some((logits, count)) = model_says {
@@ -266,6 +298,12 @@ impl Running {
         meters.tokens.fetch_add(1, Ordering::Relaxed);
         self.made += 1;
         *self.generated.entry(token).or_insert(0) += 1;
+        if let Some(progress) = &mut self.progress {
+            progress.push(tokenizer.decode(before, token).as_bytes());
+            if progress.is_over() {
+                return Some(Event::Done(Finish::Stop));
+            }
+        }
         if self.is_enough(generate) {
             return Some(Event::Done(Finish::Length));
         }

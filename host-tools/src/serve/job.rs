@@ -1,7 +1,9 @@
 //! What the engine is asked for, and what it answers.
 
+use super::grammar::Grammar;
 use super::shape::Shaping;
 use dmexp::sampler::Settings;
+use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -34,6 +36,8 @@ pub(super) struct Generate {
     pub(super) settings: Settings,
     /// What changes the logits before it.
     pub(super) shaping: Shaping,
+    /// What the text has to be of, if anything.
+    pub(super) grammar: Option<Arc<Grammar>>,
     /// New tokens at most: the context has room for them.
     pub(super) budget: u32,
     /// Goes on where the model says that the text is over.

@@ -1,11 +1,12 @@
 //! An HTTP server that speaks OpenAI's API, on the runtime: what `dmexp serve` runs.
 //!
 //! A thread a model computes ([`engine`]): it has the memory of all texts and feeds those that are under way together. Requests come in over hyper and axum ([`server`], [`routes`]), are checked strictly
-//! ([`params`]) and become jobs; a task a text makes whole characters of its tokens ([`follow`]), which go out as a whole ([`reply`]) or piece by piece ([`stream`]).
+//! ([`params`], [`grammar`]) and become jobs; a task a text makes whole characters of its tokens ([`follow`]), which go out as a whole ([`reply`]) or piece by piece ([`stream`]).
 
 mod engine;
 mod fields;
 mod follow;
+mod grammar;
 mod guard;
 mod job;
 mod meters;

@@ -18,6 +18,9 @@ use std::thread::{Builder, JoinHandle};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+/// Grammars are followed rule by rule, as deep as they go.
+const ENGINE_STACK: usize = 16 << 20;
+
 /// A model to be served. It stays for as long as the process lives.
 #[derive(Debug)]
 pub struct Served {
@@ -37,6 +40,7 @@ pub struct Served {
 #[derive(Debug)]
 pub(super) struct Serving {
     pub(super) id: String,
+    pub(super) loaded: &'static Loaded,
     pub(super) model: &'static Model<'static>,
     pub(super) template: Option<Template>,
     pub(super) names: TokenNames,
@@ -72,7 +76,7 @@ impl Serving {
                 super::log(&json!({ "event": "engine_failed", "model": name, "error": error.to_string() }));
             }
         };
-        let thread = Builder::new().name("engine".to_owned()).spawn(computes);
+        let thread = Builder::new().name("engine".to_owned()).stack_size(ENGINE_STACK).spawn(computes);
         let thread = thread.map_err(|error| Error::new(Class::Request, format!("the system gives no thread: {error}")))?;
         let (names, specials) = match model.tokenizer().facts().kind {
             TokenizerKind::None => (TokenNames::default(), Specials::default()),
@@ -80,6 +84,7 @@ impl Serving {
         };
         let serving = Self {
             id,
+            loaded,
             model,
             template,
             names,
@@ -147,6 +152,23 @@ impl Serving {
         }
         let Ok(()) = utf8.finish(&mut add);
         text
+    }
+
+    /// The same with the file's header, if it has one, and its tensors.
+    ///
+    /// # Errors
+    /// Those of [`Loaded::file`].
+    pub(super) fn facts(&self, created: u64) -> Result<Value> {
+        let file = self.loaded.file()?;
+        let tensors = file.tensors().map(|tensor| {
+            let view = tensor.view;
+            json!({ "name": tensor.name, "dtype": view.dtype().to_string(), "dims": view.dims().as_slice(), "bytes": view.bytes().len() })
+        });
+        let tensors: Vec<Value> = tensors.collect();
+        let mut facts = self.json(created);
+        facts["header"] = Value::from(file.header_text());
+        facts["tensors"] = Value::from(tensors);
+        Ok(facts)
     }
 
     /// The object of OpenAI's API, with what this server knows of it.

@@ -1,6 +1,7 @@
 //! What a request for text asks for, checked against the model.
 
 use super::fields::{self, Fields, kind};
+use super::grammar::{Grammar, any_object, of_schema};
 use super::job::{Generate, Work};
 use super::models::Serving;
 use super::refusal::{Answer, Refusal};
@@ -12,6 +13,7 @@ use dmexp::StopStrings;
 use dmexp::sampler::Settings;
 use serde_json::Value;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 /// The most texts that one request may ask for.
 const MOST_TEXTS: usize = 128;
@@ -101,7 +103,6 @@ impl Asked {
             let what = format!("{} prompts with n = {n} are more than {MOST_TEXTS} texts; ask for fewer at a time", prompts.len());
             return Err(Refusal::request(what));
         }
-        fields.unsupported("response_format", |value| value["type"] == "text")?;
         let context = serving.model.context();
         let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
         if prompts.iter().any(|prompt| prompt.tokens.is_empty()) {
@@ -127,6 +128,7 @@ impl Asked {
             settings: settings(fields)?,
             shaping: shaping(fields, vocab_size)?,
             budget,
+            grammar: grammar(fields)?.map(Arc::new),
             ignore_end: fields.flag("ignore_eos")?,
             likeliest,
         };
@@ -220,6 +222,22 @@ fn settings(fields: Fields<'_>) -> Answer<Settings> {
     };
     settings.check()?;
     Ok(settings)
+}
+
+/// The form of `response_format`.
+fn grammar(fields: Fields<'_>) -> Answer<Option<Grammar>> {
+    let Some(format) = fields.object("response_format")? else { return Ok(None) };
+    match format.text("type")? {
+        Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(any_object())),
+        Some("json_schema") => {
+            let schema = format.object("json_schema").ok().flatten().and_then(|named| named.get("schema"));
+            let missing = || Refusal::field("response_format", "json_schema is no object with a schema");
+            Ok(Some(of_schema(schema.ok_or_else(missing)?)?))
+        }
+        Some(other) => Err(Refusal::field("response_format", format_args!("type {other:?} is none of text, json_object and json_schema"))),
+        None => Err(Refusal::field("response_format", "type is missing")),
+    }
 }
 
 fn shaping(fields: Fields<'_>, vocab_size: u32) -> Answer<Shaping> {

@@ -30,7 +30,9 @@ use tokio::task::block_in_place;
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// The routes, as the API's description lists them.
-pub(super) const ROUTES: [&str; 9] = [
+pub(super) const ROUTES: [&str; 11] = [
+    "/",
+    "/openapi.json",
     "/health",
     "/metrics",
     "/v1/models",
@@ -51,6 +53,8 @@ const LOGITS_LIMIT: u64 = 256_000_000;
 pub(super) fn router(server: Arc<Server>) -> Router {
     let guard = axum::middleware::from_fn_with_state(Arc::clone(&server), super::guard::guard);
     Router::new()
+        .route("/", get(page))
+        .route("/openapi.json", get(description))
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .route("/v1/models", get(models))
@@ -64,6 +68,18 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(guard)
         .with_state(server)
+}
+
+/// The page: all of it is in this file, and it may ask nobody but this server.
+async fn page() -> Response {
+    let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:";
+    let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, policy)];
+    (headers, include_str!("page.html")).into_response()
+}
+
+/// What the server does, for machines.
+async fn description() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
 }
 
 async fn unknown(request: Request) -> Refusal {
@@ -98,7 +114,7 @@ async fn models(State(server): State<Arc<Server>>) -> Response {
 }
 
 async fn model(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Answer {
-    Ok(json_response(StatusCode::OK, &server.model(Some(&id))?.json(server.started)))
+    Ok(json_response(StatusCode::OK, &server.model(Some(&id))?.facts(server.started)?))
 }
 
 async fn completions(State(server): State<Arc<Server>>, request: Request) -> Answer {

@@ -32,6 +32,19 @@ impl Shaping {
     }
 }
 
+/// Takes away the tokens that `allowed` says no to, and returns the likeliest of the others, the lowest where several are; `None` if there are none.
+pub(super) fn mask(logits: &mut [f32], allowed: impl Fn(u32) -> bool) -> Option<u32> {
+    let mut best: Option<(u32, f32)> = None;
+    for (token, logit) in (0..).zip(logits) {
+        if !allowed(token) {
+            *logit = f32::MIN;
+        } else if best.is_none_or(|(_, highest)| *logit > highest) {
+            best = Some((token, *logit));
+        }
+    }
+    best.map(|(token, _)| token)
+}
+
 /// Natural logarithms of probabilities by `logits`: that of `chosen`, and those of the `count` likeliest tokens, the likeliest first (the lowest token first where they are equal).
 pub(super) fn logprobs(logits: &[f32], chosen: u32, count: usize) -> (f64, Vec<(u32, f64)>) {
     let highest = logits.iter().copied().fold(f32::MIN, f32::max);
@@ -62,6 +75,14 @@ mod tests {
         let mut logits = [f32::MAX, f32::MIN];
         Shaping { bias: vec![(0, f32::MAX), (1, f32::MIN)], ..Shaping::default() }.apply(&mut logits, &BTreeMap::new());
         assert_eq!(logits, [f32::MAX, f32::MIN]);
+    }
+
+    #[test]
+    fn what_is_masked_cannot_be_the_likeliest() {
+        let mut logits = [5.0, 1.0, 2.0, 2.0];
+        assert_eq!(mask(&mut logits, |token| token > 0), Some(2));
+        assert_eq!(logits, [f32::MIN, 1.0, 2.0, 2.0]);
+        assert_eq!(mask(&mut logits, |_| false), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const NEW: usize = 6;
 
 /// A prompt of another length for each text; the longest takes more than one batch.
 fn prompt(text: u32) -> Vec<u32> {
-    (0..1 + text * 7 % 53).map(|place| 3 + (text * 31 + place * 13) % 290).collect()
+    (0..=text * 7 % 53).map(|place| 3 + (text * 31 + place * 13) % 290).collect()
 }
 
 /// A text under way.
