@@ -28,7 +28,6 @@
 #define UNWATCHED __attribute__((noinline, no_sanitize("thread")))
 extern "C" {
 void *__tsan_create_fiber(unsigned);
-void __tsan_destroy_fiber(void *);
 void __tsan_switch_to_fiber(void *, unsigned);
 void *__tsan_get_current_fiber(void);
 void __tsan_acquire(void *);
@@ -41,6 +40,7 @@ void __tsan_release(void *);
 extern "C" {
 void __sanitizer_start_switch_fiber(void **, const void *, size_t);
 void __sanitizer_finish_switch_fiber(void *, const void **, size_t *);
+void __asan_unpoison_memory_region(const volatile void *, size_t);
 }
 #endif
 
@@ -121,8 +121,12 @@ inline void begun() {
 #endif
 }
 
-UNWATCHED inline void make(Fiber &fiber, char *stack, void (*entry)()) {
-  fiber.stack = stack;
+UNWATCHED inline void make(Fiber &fiber, void (*entry)()) {
+  if (!fiber.stack) fiber.stack = (char *)aligned_alloc(64, STACK);
+  char *stack = fiber.stack;
+#ifdef FIBERS_ASAN
+  __asan_unpoison_memory_region(stack, STACK); // the fiber before did not return
+#endif
 #if defined(__x86_64__)
   void **top = (void **)(stack + STACK);
   *--top = nullptr; // the stack is aligned at the entry, and backtraces end
@@ -136,15 +140,22 @@ UNWATCHED inline void make(Fiber &fiber, char *stack, void (*entry)()) {
   fiber.context.uc_link = nullptr;
   makecontext(&fiber.context, entry, 0);
 #endif
-#ifdef FIBERS_TSAN
-  fiber.watched = __tsan_create_fiber(0);
-#endif
 }
 
-inline void end([[maybe_unused]] Fiber &fiber) {
 #ifdef FIBERS_TSAN
-  __tsan_destroy_fiber(fiber.watched);
+// What the sanitizer takes for threads. They are dear, so they are kept: fiber `number` of a launch is the same thread in the next one, which comes after the first anyway.
+constexpr size_t MOST_WATCHED = 8000;
+inline void *watched[MOST_WATCHED];
 #endif
+
+// Makes the fiber the thread of this number of its launch; whether there may be so many.
+UNWATCHED inline bool watch([[maybe_unused]] Fiber &fiber, [[maybe_unused]] size_t number) {
+#ifdef FIBERS_TSAN
+  if (number >= MOST_WATCHED) return false;
+  if (!watched[number]) watched[number] = __tsan_create_fiber(0);
+  fiber.watched = watched[number];
+#endif
+  return true;
 }
 
 inline void adopt_thread([[maybe_unused]] Fiber &fiber) {

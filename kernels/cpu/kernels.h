@@ -10,6 +10,7 @@
 #undef gridDim
 
 #include <type_traits>
+#include <vector>
 
 namespace kernels {
 

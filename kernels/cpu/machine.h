@@ -11,7 +11,6 @@
 #include <cstring>
 #include <sys/mman.h>
 #include <utility>
-#include <vector>
 
 namespace machine {
 
@@ -48,37 +47,36 @@ inline size_t arena_used = 0;
 #endif
 
 constexpr int MOST_ARRAYS = 16;
+constexpr unsigned MOST_THREADS = 1024;
 
 struct Block {
   Index index;
-  std::vector<Thread> threads;
+  Thread *threads = nullptr; // as many as a block may have
   Shared arrays[MOST_ARRAYS];
   char *dynamic = nullptr;
-  char barrier;
+  char *barrier = nullptr; // what stands for the barriers of this block, and of no other of its launch
 };
 
 struct Machine {
   Block block;
-  std::vector<char *> stacks;
   Thread *running = nullptr;
   fibers::Fiber main;
   Index grid, size;
   unsigned count = 0; // threads of a block
   size_t dynamic_bytes = 0;
-  std::vector<unsigned> turns; // threads in the order in which they run
+  unsigned turns[MOST_THREADS]; // threads in the order in which they run
   unsigned turn = 0;           // the place of the one that comes next
   unsigned done = 0, at_barrier = 0;
   void (*entry)(void *) = nullptr;
   void *arguments = nullptr;
   const char *kernel = "";
   char launched, ended;
-  ~Machine() {
-    for (char *stack : stacks) free(stack);
-  }
 };
 inline Machine the;
 // 0: forwards, 1: backwards, else the seed of an order.
 inline unsigned order = 0;
+// The fault that a test has seeded into the kernels, by its number; 0: none.
+inline unsigned fault = 0;
 
 [[noreturn]] inline void stop(const char *what, const Thread *thread) {
   const Index block = thread ? thread->block->index : Index{0, 0, 0};
@@ -161,7 +159,8 @@ UNWATCHED inline bool release_lanes(Thread &last) {
 UNWATCHED inline bool release_block() {
   if (the.at_barrier != the.count) return false;
   const int line = the.block.threads[0].line;
-  for (Thread &thread : the.block.threads) {
+  for (unsigned i = 0; i < the.count; i++) {
+    Thread &thread = the.block.threads[i];
     if (thread.line != line) stop("threads meet at different barriers", &thread);
     thread.state = State::READY;
   }
@@ -171,7 +170,8 @@ UNWATCHED inline bool release_block() {
 
 // Says why no thread of the block goes on.
 [[noreturn]] UNWATCHED inline void explain() {
-  for (Thread &thread : the.block.threads) {
+  for (unsigned i = 0; i < the.count; i++) {
+    Thread &thread = the.block.threads[i];
     if (thread.state != State::AT_EXCHANGE) continue;
     for (unsigned lane = 0; lane < 32; lane++) {
       if (!(thread.mask >> lane & 1)) continue;
@@ -180,7 +180,8 @@ UNWATCHED inline bool release_block() {
       if (other.state == State::AT_EXCHANGE && (other.mask != thread.mask || other.line != thread.line)) stop("lanes meet at different exchanges", &other);
     }
   }
-  for (Thread &thread : the.block.threads) {
+  for (unsigned i = 0; i < the.count; i++) {
+    Thread &thread = the.block.threads[i];
     if (thread.state == State::DONE) continue;
     stop(the.done ? "threads of the block have left, and others wait for them" : "part of the threads wait at a barrier or an exchange that the others never reach", &thread);
   }
@@ -189,7 +190,6 @@ UNWATCHED inline bool release_block() {
 
 // The threads of a block in the order in which they run.
 UNWATCHED inline void arrange(unsigned block_number) {
-  the.turns.resize(the.count);
   for (unsigned i = 0; i < the.count; i++) the.turns[i] = order == 1 ? the.count - 1 - i : i;
   uint64_t random = order * 0x9e3779b97f4a7c15ull + block_number + 1;
   for (unsigned i = the.count - 1; order > 1 && i > 0; i--) {
@@ -201,16 +201,18 @@ UNWATCHED inline void arrange(unsigned block_number) {
 UNWATCHED inline void run_block(unsigned number) {
   Block &block = the.block;
   block.index = {number % the.grid.x, number / the.grid.x % the.grid.y, number / the.grid.x / the.grid.y};
-  block.threads.resize(the.count);
   block.dynamic = the.dynamic_bytes ? new_shared(the.dynamic_bytes) : nullptr;
-  while (the.stacks.size() < the.count) the.stacks.push_back((char *)aligned_alloc(64, fibers::STACK));
+  static char barriers[1 << 13];
+  block.barrier = &barriers[number % sizeof barriers];
+  if (!block.threads) block.threads = new Thread[MOST_THREADS];
   for (unsigned i = 0; i < the.count; i++) {
     Thread &thread = block.threads[i];
     thread.block = &block;
     thread.number = i;
     thread.index = {i % the.size.x, i / the.size.x % the.size.y, i / the.size.x / the.size.y};
     thread.state = State::READY;
-    fibers::make(thread.fiber, the.stacks[i], thread_main);
+    fibers::make(thread.fiber, thread_main);
+    if (!fibers::watch(thread.fiber, (size_t)number * the.count + i)) stop("the grid has more threads than the thread sanitizer takes", nullptr);
   }
   arrange(number);
   the.done = the.at_barrier = 0;
@@ -223,7 +225,6 @@ UNWATCHED inline void run_block(unsigned number) {
       explain();
     }
   }
-  for (Thread &thread : block.threads) fibers::end(thread.fiber);
   for (Shared &array : block.arrays) free_shared(array.memory), array = Shared{};
   free_shared(block.dynamic);
 }
@@ -233,9 +234,9 @@ UNWATCHED inline void barrier(int line) {
   thread.line = line;
   thread.state = State::AT_BARRIER;
   the.at_barrier++;
-  fibers::release(&thread.block->barrier);
+  fibers::release(thread.block->barrier);
   wait();
-  fibers::acquire(&thread.block->barrier);
+  fibers::acquire(thread.block->barrier);
 }
 
 // Hands `bits` to the lanes of `mask` and takes those of lane `source`. It orders no memory.
@@ -275,7 +276,7 @@ UNWATCHED inline void launch(const char *kernel, void (*entry)(void *), void *ar
   the.dynamic_bytes = dynamic_bytes;
   the.entry = entry;
   the.arguments = arguments;
-  if (the.count == 0 || the.count > 1024) stop("a block has 1 to 1024 threads", nullptr);
+  if (the.count == 0 || the.count > MOST_THREADS) stop("a block has 1 to 1024 threads", nullptr);
 #ifdef FIBERS_TSAN
   if (!arena) arena = (char *)mmap(nullptr, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena_used) {

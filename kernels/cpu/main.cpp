@@ -3,11 +3,17 @@
 //   'w' u64 address, u64 bytes, those              writes
 //   'r' u64 address, u64 bytes   -> those          reads
 //   'o' u32 order                                  of the threads of what follows
+//   'f' u32 fault                                  of those that are seeded into the kernels
 //   'k' u8 length, name, u32 grid x, y, z, u32 threads, u32 shared, u32 arguments, each u32 bytes, those
 //                                -> u8 1           runs a kernel; arguments that are not as long as its parameters end the process
+//   'q'                                            ends
 //   'm' u32 unused               -> u32 count, each u8 length, name, u32 parameters, each u32 bytes
 #include "kernels.h"
 #include <unistd.h>
+
+// It ends with the memory that it was told to have, and goes no further than the first report.
+extern "C" const char *__asan_default_options() { return "detect_leaks=0"; }
+extern "C" const char *__tsan_default_options() { return "halt_on_error=1"; }
 
 static void take(void *to, size_t bytes) {
   for (char *at = (char *)to; bytes > 0;) {
@@ -101,8 +107,10 @@ int main() {
       break;
     }
     case 'o': machine::order = number<uint32_t>(); break;
+    case 'f': machine::fault = number<uint32_t>(); break;
     case 'k': run(); break;
     case 'm': list(); break;
+    case 'q': return 0;
     default: return 3;
     }
   }

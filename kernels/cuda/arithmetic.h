@@ -94,7 +94,7 @@ DEVICE int activation_code(float x, float inverse) {
 
 DEVICE u32 warps() { return blockDim.x / 32u; }
 
-// The largest of all threads' numbers, for all threads of the block, whose size is a multiple of 32.
+// The largest of all threads' numbers, for all threads of the block, whose size is a multiple of 32. A barrier must come before the next call.
 DEVICE u32 block_largest(u32 value) {
   SHARED_ARRAY(u32, of_warp, 32);
 #pragma unroll
@@ -105,7 +105,6 @@ DEVICE u32 block_largest(u32 value) {
   if ((threadIdx.x & 31u) == 0) of_warp[threadIdx.x / 32u] = value;
   __syncthreads();
   for (u32 warp = 0; warp < warps(); warp++) value = of_warp[warp] > value ? of_warp[warp] : value;
-  __syncthreads(); // before the next call writes
   return value;
 }
 

@@ -22,7 +22,7 @@ DEVICE float quantise(int *codes, int *sums, const float *floats, u32 cols) {
       // What pads the vector is 0, and so is its code.
       const int even = activation_code(floats[place(i)], inverse), odd = activation_code(floats[place(i + 1u)], inverse);
       sum += even + odd;
-      codes[unit * 4u + pair] = (even & 0xffff) | odd << 16;
+      codes[unit * 4u + pair] = (int)(((u32)even & 0xffffu) | (u32)odd << 16);
     }
     sums[unit] = sum;
   }

@@ -385,6 +385,11 @@ fn rows_grid(rows: u32) -> (u32, u32) {
     (rows.div_ceil(threads / LANES), threads)
 }
 
+/// Threads of a block, of which there may be as many as `wanted`: whole warps, 256 at most.
+fn threads(wanted: u32) -> u32 {
+    wanted.min(256).next_multiple_of(32)
+}
+
 /// Whether a matrix takes its input as integers.
 fn takes_integers(matrix: &Matrix) -> bool {
     matrix.dtype == u32::from(DType::Q8.code()) || matrix.dtype == u32::from(DType::Q4.code())

@@ -8,6 +8,7 @@ mod demo;
 mod elf;
 mod emulator;
 mod failure;
+mod kernels;
 mod made;
 mod models;
 mod networks;
@@ -60,6 +61,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "c", summary: "Build the firmware in C and run it on the emulated board", help: c::HELP, run: c::main },
     Subcommand { name: "real", summary: "Build the firmware of real boards, which are flashed by hand", help: real::HELP, run: real::main },
     Subcommand { name: "size", summary: "Weigh a board's firmware and prove that it cannot panic", help: size::HELP, run: size::main },
+    Subcommand {
+        name: "kernels",
+        summary: "Rebuild the PTX of the CUDA kernels and hold it to its budget of registers",
+        help: kernels::HELP,
+        run: kernels::main,
+    },
     Subcommand { name: "bench", summary: "Measure, as a table and as JSON", help: bench::HELP, run: bench::main },
     Subcommand { name: "train", summary: "Train the models that the repository carries", help: train::HELP, run: train::main },
     Subcommand {

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that is checked, step by step.
 
 use crate::failure::{Failure, Outcome};
-use crate::{bench, bits, board, c, made, models, networks, new_firmware, paths, probe, process, qemu, real, setup, size};
+use crate::{bench, bits, board, c, kernels, made, models, networks, new_firmware, paths, probe, process, qemu, real, setup, size};
 use serde_json::Value;
 use std::ffi::OsString;
 
@@ -95,6 +95,12 @@ fn steps() -> Vec<Step> {
         step("unit-tests", HOST, || cargo(&["test", "--locked"])),
         step("end-to-end", HOST, || cargo(&["test", "--locked", "--package", "dmexp-tests"])),
         step("references", HOST, || cargo(&["test", "--locked", "--package", "dmexp-references"])),
+        step("kernels", HOST, || {
+            let mut whole_context = process::cargo();
+            whole_context.current_dir(paths::root()).env("DMEXP_KERNELS_POSITIONS", "256");
+            process::run(whole_context.args(["test", "--locked", "--package", "dmexp-kernels", "--test", "cpu", "stories260k"]))
+        }),
+        step("ptx", HOST, kernels::check),
         step("32-bit", HOST, test_on_32_bits),
         step("features", HOST, check_features),
         step("documentation", HOST, || {

@@ -1,6 +1,6 @@
 //! The launches of a block: several positions at once.
 
-use super::{COLUMNS, Placed, Plan, rows_grid, takes_integers};
+use super::{COLUMNS, Placed, Plan, rows_grid, takes_integers, threads};
 use crate::launch::{Arg, Kernel, Launch, Matrix};
 use dmexp_format::arch::llama::TensorKind;
 
@@ -56,7 +56,7 @@ impl Placed<'_> {
             Arg::U32(cols),
             Arg::U32(integers),
         ]);
-        Launch { kernel: Kernel::Prepare, grid: [count, 1, 1], block: 256, shared: 0, args }
+        Launch { kernel: Kernel::Prepare, grid: [count, 1, 1], block: threads(cols), shared: 0, args }
     }
 
     /// Rows of `out`, which are `stride` floats apart, become (or are increased by) the products of the matrix and the prepared inputs.
@@ -107,7 +107,8 @@ impl Placed<'_> {
         let project = |piece: usize, matrix| self.batch_project((self.at(piece), c.hidden_dim), matrix, Arg::Pointer(0), false, count);
         let count_of = u64::from(c.hidden_dim) * u64::from(count);
         let args = vec![self.pointer(work.hidden), self.pointer(work.up), Arg::U32(count_of as u32)];
-        let gated = Launch { kernel: Kernel::BatchGate, grid: [(count_of as u32).div_ceil(256), 1, 1], block: 256, shared: 0, args };
+        let block = threads(count_of as u32);
+        let gated = Launch { kernel: Kernel::BatchGate, grid: [(count_of as u32).div_ceil(block), 1, 1], block, shared: 0, args };
         let norm = self.prepare((work.x, c.dim), Some(self.gain(TensorKind::FfnNorm, layer)), &[gate, up], count);
         vec![norm, project(work.hidden, gate), project(work.up, up), gated]
     }

@@ -1,6 +1,6 @@
 //! The launches of a step: one position.
 
-use super::{Placed, Plan, input_bytes, rows_grid};
+use super::{Placed, Plan, input_bytes, rows_grid, threads};
 use crate::launch::{Arg, Kernel, Launch, Matrix};
 use dmexp_format::arch::llama::TensorKind;
 
@@ -45,7 +45,8 @@ impl Placed<'_> {
         let work = &self.plan.work;
         let table = self.matrix(TensorKind::TokEmbeddings, 0);
         let args = vec![self.pointer(work.x), Arg::Matrix(table), self.pointer(work.tokens), self.pointer(work.state)];
-        Launch { kernel: Kernel::Embed, grid: [table.cols.div_ceil(256), count, 1], block: 256, shared: 0, args }
+        let block = threads(table.cols);
+        Launch { kernel: Kernel::Embed, grid: [table.cols.div_ceil(block), count, 1], block, shared: 0, args }
     }
 
     fn step_layer(&self, layer: u32) -> Vec<Launch> {
@@ -125,7 +126,8 @@ impl Placed<'_> {
     fn choose(&self) -> Launch {
         let (plan, work) = (self.plan, &self.plan.work);
         let mut args: Vec<_> = [work.tokens, work.picks, work.state, work.partials].map(|piece| self.pointer(piece)).into();
-        args.extend([Arg::U32(rows_grid(plan.config.vocab_size).0), Arg::U32(plan.context)]);
-        Launch { kernel: Kernel::Choose, grid: [1, 1, 1], block: 256, shared: 0, args }
+        let partials = rows_grid(plan.config.vocab_size).0;
+        args.extend([Arg::U32(partials), Arg::U32(plan.context)]);
+        Launch { kernel: Kernel::Choose, grid: [1, 1, 1], block: threads(partials), shared: 0, args }
     }
 }

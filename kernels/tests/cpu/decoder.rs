@@ -52,6 +52,16 @@ impl Decoder {
         Ok(Self { device, plan, addresses, step, vocab_size: made.config.vocab_size as usize })
     }
 
+    /// The fault that the kernels have from now on.
+    pub(crate) fn fault(&mut self, fault: u32) -> Outcome<()> {
+        self.device.fault(fault)
+    }
+
+    /// Ends the device; what went wrong on it is an error.
+    pub(crate) fn end(self) -> Outcome<()> {
+        self.device.end()
+    }
+
     /// Begins anew with tokens of which all are given.
     pub(crate) fn begin(&mut self, tokens: &[u32]) -> Outcome<()> {
         self.begin_with(tokens, tokens.len() as u32)

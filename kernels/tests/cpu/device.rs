@@ -12,29 +12,37 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
     Plain,
+    /// With the address and the undefined behaviour sanitizer.
+    Address,
+    /// With the thread sanitizer.
+    Thread,
 }
 
 impl Build {
     const fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
+            Self::Address => "address",
+            Self::Thread => "thread",
         }
     }
 
     const fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Plain => &["-O2"],
+            Self::Address => &["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
+            Self::Thread => &["-O2", "-g1", "-fsanitize=thread"],
         }
     }
 
     /// The program of the kernels as they are.
     pub(crate) fn program(self) -> &'static Path {
-        static PROGRAMS: [OnceLock<PathBuf>; 1] = [const { OnceLock::new() }; 1];
+        static PROGRAMS: [OnceLock<PathBuf>; 3] = [const { OnceLock::new() }; 3];
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         PROGRAMS[self as usize].get_or_init(|| self.compile(folder, self.name()).expect("the kernels compile for the CPU"))
     }
 
-    /// Compiles `cpu/main.cpp` of `folder`; the program is called `name`.
+    /// Compiles `cpu/main.cpp` of `folder`; the program is named after `name`.
     pub(crate) fn compile(self, folder: &Path, name: &str) -> Result<PathBuf, String> {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernels-{name}-{}", std::process::id()));
         let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
@@ -74,6 +82,15 @@ impl Device {
         format!("{status}\n{}", fs::read_to_string(&self.said).unwrap_or_default())
     }
 
+    /// Ends it, and refuses what went wrong without ending it before: the thread sanitizer's reports.
+    pub(crate) fn end(mut self) -> Outcome<()> {
+        self.tell(&[b"q"])?;
+        self.to.flush().map_err(|_| self.ended())?;
+        let status = self.process.wait().map_err(|error| error.to_string())?;
+        let said = fs::read_to_string(&self.said).unwrap_or_default();
+        if status.success() && said.is_empty() { Ok(()) } else { Err(format!("{status}\n{said}")) }
+    }
+
     fn tell(&mut self, parts: &[&[u8]]) -> Outcome<()> {
         let told = parts.iter().try_for_each(|part| self.to.write_all(part));
         told.map_err(|_| self.ended())
@@ -104,6 +121,11 @@ impl Device {
     /// The order of threads in launches from now on: 0 forwards, 1 backwards, else one made of this seed.
     pub(crate) fn order(&mut self, order: u32) -> Outcome<()> {
         self.tell(&[b"o", &order.to_le_bytes()])
+    }
+
+    /// The fault that launches have from now on, of those seeded into the kernels.
+    pub(crate) fn fault(&mut self, fault: u32) -> Outcome<()> {
+        self.tell(&[b"f", &fault.to_le_bytes()])
     }
 
     pub(crate) fn launch(&mut self, launch: &Launch) -> Outcome<()> {

@@ -52,6 +52,7 @@ pub(crate) fn compare(decoder: &mut Decoder, made: &Made, kv: KvDType, positions
 fn check(order: u32, made: &Made, kv: KvDType, (positions, context): (u32, u32), shared_limit: u32) {
     let mut decoder = Decoder::new(Build::Plain.program(), order, made, (context, kv), shared_limit).unwrap();
     compare(&mut decoder, made, kv, positions, COLUMNS - order % 3).unwrap();
+    decoder.end().unwrap();
 }
 
 const KINDS: [Kind; 9] = [
@@ -83,7 +84,7 @@ fn every_type_at_odd_sizes_gives_the_bits_of_the_runtime() {
 }
 
 /// Each matrix of another type than the one before: those that share an input do not share a type.
-fn mixed(_: TensorKind, number: u32) -> Kind {
+pub(crate) fn mixed(_: TensorKind, number: u32) -> Kind {
     KINDS[number as usize % KINDS.len()]
 }
 

@@ -5,4 +5,5 @@
 mod decoder;
 mod device;
 mod equality;
+mod faults;
 mod models;
