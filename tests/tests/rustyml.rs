@@ -1,5 +1,7 @@
 //! `RustyML` models through the real command: in, listed, verified, stripped, refused where they cannot run, and onto a file that is there.
 
+use dmexp::format::DType;
+use dmexp::format::host::{Config, Header, Measure, Provenance, SequentialSettings, TensorSpec, Tokenizer, to_bytes};
 use dmexp_tests::{data, files, folder, line, run};
 use serde_json::{Value, json};
 use std::fs;
@@ -113,16 +115,92 @@ fn weights_go_onto_a_base_strictly_or_as_far_as_they_fit() {
         "{refused:?}"
     );
     assert!(!folder.path().join("other.dmexp").exists());
-    let partial = line(folder.path(), &words("--partial --json")).json();
-    assert_eq!((&partial["applied"], &partial["missing"]), (&json!([]), &all));
-    let text = line(folder.path(), &words("--partial")).succeeded();
-    assert!(text.text().contains("applied: none") && text.text().contains("missing: 0.kernel, 0.bias"), "{text:?}");
-    // Nothing was applied: the weights are the base's.
-    line(folder.path(), "export verify other.dmexp").ok();
-    let crc = |file: &str| line(folder.path(), &format!("export info {file} --json")).json()["payload"]["crc32"].clone();
-    assert_eq!(crc("other.dmexp"), crc("base.dmexp"));
+    line(folder.path(), &words("--partial")).refused(&["mlp_batchnorm.bin", "no weights that fit base.dmexp", "missing 0.kernel, 0.bias"]);
+    assert!(!folder.path().join("other.dmexp").exists());
+    // A matrix in q8 is not replaced by itself, strictly or leniently.
+    let arch = source.with_extension("json");
+    let q8 = format!("export run --checkpoint {} --arch {} --dtype q8 --out q8.dmexp --quiet", source.display(), arch.display());
+    line(folder.path(), &q8).ok();
+    for more in ["", "--partial"] {
+        let words = format!("export run --checkpoint {} --onto q8.dmexp --out other.dmexp {more}", source.display());
+        line(folder.path(), &words).refused(&["0.kernel as q8", "f32, f16 or bf16"]);
+        assert!(!folder.path().join("other.dmexp").exists());
+    }
     let usage = line(folder.path(), &words("--dtype f16"));
     assert_eq!(usage.code, Some(2), "{usage:?}");
     let usage = line(folder.path(), &format!("export run --checkpoint {} --partial", other.display()));
     assert_eq!(usage.code, Some(2), "{usage:?}");
+}
+
+/// A `.dmexp` of this architecture with zeros as weights.
+fn zeros(arch: &Value) -> Vec<u8> {
+    let layers = toml::Value::try_from(&arch["layers"]).unwrap();
+    let shape = toml::Value::try_from(&arch["input_shape"]).unwrap();
+    let keys = [("kind", "sequential".into()), ("input_shape", shape), ("layer", layers)];
+    let table = keys.into_iter().map(|(key, value): (&str, toml::Value)| (key.to_owned(), value)).collect();
+    let settings = SequentialSettings::from_table("", table).unwrap();
+    let (mut measure, mut tensors) = (Measure::new(64).unwrap(), Vec::new());
+    for wanted in settings.tensors().unwrap() {
+        let (trainable, transposed) = (wanted.role.is_trainable(), wanted.role.is_transposed());
+        let spec = TensorSpec { name: wanted.to_string(), dtype: DType::F32, dims: wanted.dims, group: 0, trainable, transposed };
+        let bytes = vec![0; spec.bytes() as usize];
+        measure.tensor(spec, &bytes, 0).unwrap();
+        tensors.push(bytes);
+    }
+    let header = Header::new(Config::Sequential(settings), Tokenizer::NONE, Provenance::default(), measure.finish()).unwrap();
+    to_bytes(&header, 64, &tensors.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn lenient_loads_take_what_rustyml_takes() {
+    for list in ["load_cases.json", "load_cases.v4.json"] {
+        let Some(path) = data(&format!("rustyml/cases/{list}")) else { return };
+        let known: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let folder = folder();
+        let load = |case: &Value, target: &Value| {
+            fs::write(folder.path().join("base.dmexp"), zeros(target)).unwrap();
+            let source = path.with_file_name(case["file"].as_str().unwrap());
+            let words = format!("export run --checkpoint {} --onto base.dmexp --partial --out out.dmexp --json", source.display());
+            line(folder.path(), &words)
+        };
+        let out = folder.path().join("out.dmexp");
+        let (mut loaded, mut refused) = (0, 0);
+        for case in known["cases"].as_array().unwrap() {
+            let lists = &case["partial"];
+            if ["applied", "missing"].iter().all(|key| lists[key] == json!([])) {
+                // A model without weights is no .dmexp.
+                continue;
+            }
+            let ran = load(case, &case["target"]);
+            if lists["applied"] == json!([]) {
+                let told = ran.refused(&["no weights that fit base.dmexp"]);
+                let missing = lists["missing"].as_array().unwrap().iter().chain(lists["unused"].as_array().unwrap());
+                assert!(missing.map(|path| path.as_str().unwrap()).all(|path| told.contains(path)) && !out.exists(), "{case}: {told}");
+                refused += 1;
+                continue;
+            }
+            let report = ran.json();
+            for key in ["applied", "missing", "unused"] {
+                assert_eq!(report[key], lists[key], "{key}: {case}");
+            }
+            line(folder.path(), "export verify out.dmexp").ok();
+            fs::remove_file(&out).unwrap();
+            loaded += 1;
+        }
+        assert!(loaded >= 9 && refused == 1, "{list}: {loaded} and {refused}");
+        for case in known["damaged"].as_array().unwrap() {
+            let (told, ran) = (case["partial"].as_str().unwrap(), load(case, &known["damaged_target"]));
+            let Some(lists) = told.strip_prefix("LoadReport ") else {
+                ran.refused(&[case["file"].as_str().unwrap()]);
+                assert!(!out.exists(), "{case}");
+                continue;
+            };
+            // As the compiler prints a report: `{ applied: ["0.bias"], missing: [], unused: [] }`.
+            let keys = ["applied", "missing", "unused"];
+            let lists = keys.iter().fold(lists.to_owned(), |lists, key| lists.replace(&format!("{key}:"), &format!("{key:?}:")));
+            let (lists, report): (Value, _) = (serde_json::from_str(&lists).unwrap(), ran.json());
+            assert!(keys.iter().all(|key| report[key] == lists[key]), "{case}: {report}");
+            fs::remove_file(&out).unwrap();
+        }
+    }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 #[path = "../../boards/app/src/floats.rs"]
 mod floats;
-mod table;
+pub(crate) mod table;
 
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask bits [OPTIONS] [BOARD...]
@@ -28,13 +28,14 @@ products and the like of 200,000 pairs of numbers come first. Fails when a bit d
 
 On an386 the built-in model then runs once more with matrices in RAM (the option `ram` of include_model!), and a made model of
 dormouse, decoded exactly. On an386, an385-v6m, virt-imac and microbit small networks replay their golden vectors, which the
-host computed.
+host computed: with --networks these alone.
 
 The whole context is compared on an386; on the other boards that of one model in integer weights and of the tiny model, and
 of the rest the first positions: 32 where there is a floating-point unit, 4 where floats are computed by subroutines.
 
 Options:
   --full           The whole context everywhere; it takes an hour
+  --networks       Small networks alone
   --write          Write what was equal into docs/bits.md
 ";
 
@@ -49,19 +50,22 @@ const TYPES: &[(&str, &[&str])] =
     &[("f32", &["f32", "f16", "q8"]), ("f16", &["f32", "f16"]), ("bf16", &["f32", "f16"]), ("q8", &["f16", "q8"]), ("q4", &["f16", "q8"])];
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
-    let (flags, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == "--full" || word == "--write");
-    let full = flags.iter().any(|flag| flag == "--full");
+    let (flags, words): (Vec<_>, Vec<_>) =
+        words.into_iter().partition(|word| ["--full", "--networks", "--write"].iter().any(|flag| word == flag));
+    let is_given = |name: &str| flags.iter().any(|flag| flag == name);
     let mut equal = Vec::new();
     for board in board::named(words)? {
-        equal.extend(check(board, models::ALL, full)?);
-        if board.name == made::BOARD {
-            equal.extend(check_dormouse(board)?);
+        if !is_given("--networks") {
+            equal.extend(check(board, models::ALL, is_given("--full"))?);
+            if board.name == made::BOARD {
+                equal.extend(check_dormouse(board)?);
+            }
         }
         if networks::BOARDS.contains(&board.name) {
-            networks::check(board)?;
+            equal.extend(networks::check_all(board)?);
         }
     }
-    if flags.iter().any(|flag| flag == "--write") { table::write(&equal) } else { Ok(()) }
+    if is_given("--write") { table::write(&equal, is_given("--networks")) } else { Ok(()) }
 }
 
 /// One row: what is compared.

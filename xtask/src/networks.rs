@@ -3,6 +3,7 @@
 
 use crate::bench::chip::figure;
 use crate::bench::{Measurement, RowSpec};
+use crate::bits::table::Equal;
 use crate::board::{self, Board};
 use crate::elf::Firmware;
 use crate::emulator::{self, Load};
@@ -28,6 +29,23 @@ const IMAGE: Network = Network { folder: MADE, name: "image" };
 const AUTOENCODER: Network = Network { folder: MADE, name: "autoencoder" };
 /// A few dense layers: for the size of their code.
 const DENSE: Network = Network { folder: MADE, name: "dense" };
+
+/// Networks of the reference data.
+const REFERENCE: [&str; 13] = [
+    "activations",
+    "autoencoder2d",
+    "ds_cnn2d",
+    "embed_rnn",
+    "graph_residual",
+    "gru_anomaly",
+    "kws_cnn1d",
+    "lstm_har",
+    "mlp",
+    "mlp_batchnorm",
+    "mnist_cnn2d",
+    "norms",
+    "resize2d",
+];
 
 /// The boards that are compared, one a kind of code: with an FPU and DSP instructions, of Armv6-M, of RISC-V, and one with 16 KB of RAM.
 pub(crate) const BOARDS: [&str; 4] = ["an386", "an385-v6m", "virt-imac", "microbit"];
@@ -84,25 +102,57 @@ fn firmware(board: &Board, dtype: &str, network: Network, reader: bool) -> Outco
     board::build_only(board, if reader { &all } else { &one }, &network.export(dtype)?)
 }
 
-/// Replays the golden vectors of every network that the board has room for: as computed on the host, bit for bit.
+/// Features of firmware with a network that are checked on this board.
+pub(crate) fn linted(board: &Board) -> &'static [&'static [&'static str]] {
+    match board.name {
+        "an386" => &[&["network", "f32", "q8"], &["network", board::MEASURE, "reader", "f32", "bf16", "q8"]],
+        "microbit" => &[&["network", board::MEASURE, "f32", "q8"]],
+        _ => &[],
+    }
+}
+
+/// The network of the example, as a model file.
+pub(crate) fn example() -> Outcome<PathBuf> {
+    TONES.export("q8")
+}
+
+/// Replays the golden vectors of every network of ours that the board has room for: as computed on the host, bit for bit.
 pub(crate) fn check(board: &Board) -> Outcome {
+    replayed(board, &[TONES, RECURRENT, IMAGE], &[0, 1]).map(drop)
+}
+
+/// Those of the reference data too, where it is here and the board has room; gives the rows, all of them equal.
+pub(crate) fn check_all(board: &Board) -> Outcome<Vec<Equal>> {
+    let mut equal = replayed(board, &[TONES, RECURRENT, IMAGE], &[0, 1])?;
+    let reference: Vec<_> = REFERENCE.iter().map(|name| Network { folder: DATA, name }).filter(Network::is_here).collect();
+    if board.load_address.is_some() {
+        equal.extend(replayed(board, &reference, &[0])?);
+    }
+    Ok(equal)
+}
+
+/// Replays networks at these distances from an aligned address; on a board without room for others its own.
+fn replayed(board: &Board, networks: &[Network], shifts: &[u64]) -> Outcome<Vec<Equal>> {
+    let mut equal = Vec::new();
     if board.load_address.is_none() {
         for dtype in ["f32", "q8"] {
             let elf = firmware(board, dtype, TONES, false)?;
-            told(board, TONES, (dtype, 0), &emulator::run(board, &elf, qemu::DEFAULT_LIMIT, &options(&["replay".to_owned()], None))?)?;
+            let written = emulator::run(board, &elf, qemu::DEFAULT_LIMIT, &options(&["replay".to_owned()], None))?;
+            equal.push(told(board, TONES, (dtype, 0), &written)?);
         }
-        return Ok(());
+        return Ok(equal);
     }
     let elf = firmware(board, "f32", TONES, true)?;
-    for network in [TONES, RECURRENT, IMAGE] {
+    for network in networks {
         for dtype in TYPES {
             let file = network.export(dtype)?;
-            for shift in [0, 1] {
-                told(board, network, (dtype, shift), &loaded(board, &elf, &file, shift)?)?;
+            for shift in shifts {
+                let row = told(board, *network, (dtype, *shift), &loaded(board, &elf, &file, *shift)?)?;
+                equal.extend(Some(row).filter(|_| *shift == 0));
             }
         }
     }
-    Ok(())
+    Ok(equal)
 }
 
 /// What firmware says that replays a file in its memory.
@@ -121,15 +171,15 @@ fn options(words: &[String], load: Option<Load>) -> emulator::Options<'_> {
     emulator::Options { arguments: words, load, ..Default::default() }
 }
 
-/// Prints a row, and refuses one in which a bit differs.
-fn told(board: &Board, network: Network, (dtype, shift): (&str, u64), written: &[u8]) -> Outcome {
+/// Prints a row and gives it, and refuses one in which a bit differs.
+fn told(board: &Board, network: Network, (dtype, shift): (&'static str, u64), written: &[u8]) -> Outcome<Equal> {
     let (samples, wrong) = (figure(written, "samples")?, figure(written, "wrong")?);
     let place = if shift == 0 { board.name.to_owned() } else { format!("{} shifted", board.name) };
     if samples < 1.0 || wrong > 0.0 {
         return Err(Failure::found_wrong(format!("{place}: {wrong} of {samples} golden vectors of {} in {dtype} differ", network.name)));
     }
-    println!("{:<14}{dtype:<8}{:<8}{place:<20}{samples:>9}  the same bits", network.name, "");
-    Ok(())
+    println!("{:<16}{dtype:<8}{:<6}{place:<20}{samples:>9}  the same bits", network.name, "");
+    Ok(Equal::network(board, network.name, dtype, samples as usize))
 }
 
 /// The example: firmware that names what it hears, as the labels of the committed samples say.
@@ -163,7 +213,7 @@ pub(crate) fn check_example(board: &Board) -> Outcome {
 }
 
 /// Instructions and cycles of one prediction, mean of the golden vectors, bytes of arena.
-fn counted(board: &Board, network: Network, dtype: &str) -> Outcome<Vec<f64>> {
+fn counted(board: &Board, network: Network, dtype: &'static str) -> Outcome<Vec<f64>> {
     let elf = firmware(board, "f32", TONES, true)?;
     let (words, load) = loading(&network.export(dtype)?, 0)?;
     let run = plugin::run_with(board, &elf, options(&words, Some(load)), qemu::DEFAULT_LIMIT, false)?;

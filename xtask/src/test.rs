@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::{bench, bits, board, c, kernels, made, models, networks, new_firmware, paths, probe, process, qemu, real, setup, size};
 use serde_json::Value;
 use std::ffi::OsString;
+use std::path::Path;
 
 mod streams;
 
@@ -173,15 +174,25 @@ fn cargo(words: &[&str]) -> Outcome {
 }
 
 fn lint_board(board: &board::Board) -> Outcome {
-    process::run(
-        process::cargo()
-            .current_dir(paths::boards())
-            .env("DMEXP_MODEL", board.model.export(qemu::DEFAULT_DTYPE)?)
-            .args(["clippy", "--release", "--locked", "--target", board.target])
-            .args(["--package", board.package, "--package", "dmexp-board-app"])
-            .args(["--features", &format!("{0}/{1},{0}/{2}", board.package, board::MEASURE, probe::FEATURE)])
-            .args(["--", "-D", "warnings"]),
-    )
+    let lint = |model: &Path, words: &[&str], features: &[&str]| {
+        let features: Vec<_> = features.iter().map(|feature| format!("{}/{feature}", board.package)).collect();
+        process::run(
+            process::cargo()
+                .current_dir(paths::boards())
+                .env("DMEXP_MODEL", model)
+                .args(["clippy", "--release", "--locked", "--target", board.target])
+                .args(["--package", board.package, "--package", "dmexp-board-app"])
+                .args(words)
+                .args(["--features", &features.join(",")])
+                .args(["--", "-D", "warnings"]),
+        )
+    };
+    lint(&board.model.export(qemu::DEFAULT_DTYPE)?, &[], &[board::MEASURE, probe::FEATURE])?;
+    // Firmware with a network is the same everywhere, but for what reads files.
+    for features in networks::linted(board) {
+        lint(&networks::example()?, &["--no-default-features"], features)?;
+    }
+    Ok(())
 }
 
 /// Checks the runtime's crates on this machine and on every chip target with no feature and with all together, on this machine and the first of the others with each feature alone too.

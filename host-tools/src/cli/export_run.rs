@@ -44,10 +44,10 @@ pub(crate) struct Run {
     source: SourceArgs,
     #[command(flatten)]
     dormouse: DormouseArgs,
-    /// A .dmexp that gets the checkpoint's weights: its configuration, tokenizer and element types stay; every layer must be the same, or see --partial
+    /// A .dmexp that gets the checkpoint's weights: its configuration, tokenizer and element types stay; every layer must be the same, or see --partial. What it gets is in f32, f16 or bf16: single tensors are not made q8, q4 or t2
     #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["arch", "tokenizer", "bos", "dtype", "group", "tensor", "format", "align", "sha256", "quality", "fold_batch_norm", "samples", "classes", "no_golden", "tensors"])]
     onto: Option<PathBuf>,
-    /// With --onto: takes what fits and lists what was applied, what is missing and what was not used
+    /// With --onto: takes what fits and lists what was applied, what is missing and what was not used; where nothing fits, nothing is written
     #[arg(long, requires = "onto")]
     partial: bool,
     #[arg(long, value_name = "FILE", help = "What the layers of a RustyML model do, in TOML or JSON (docs/format/sequential.md)")]

@@ -18,7 +18,7 @@ const SHOWN: usize = 3;
 
 /// Run a small network on numbers
 ///
-/// For sequential models (dmexp export run --arch). The results have the bits that a chip computes. Inputs have the shape of the model, or that shape behind a batch axis. Of .csv a line is a sample, or as many lines as a sample has rows. A model with several inputs takes JSON: a list of {"shape": [..], "data": [..]}, one for each.
+/// For sequential models (dmexp export run --arch). The results have the bits that a chip computes. Inputs have the shape of the model, or that shape behind a batch axis. Of .csv a line is a sample, or as many lines as a sample has rows; of recurrent models all lines up to an empty one are a sample. A model with several inputs takes JSON: a list of {"shape": [..], "data": [..]}, one for each.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -116,7 +116,9 @@ fn read(path: &Path, predictor: &Predictor<'_>) -> Outcome<Vec<Tensor>> {
     } else {
         (Kind::of(path)?, std::fs::read(path).map_err(|error| Error::unreadable(path, error))?)
     };
-    let text = || std::str::from_utf8(&bytes).map_err(|_| Error::damaged("is not text").in_file(path));
+    let text = || {
+        std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes)).map_err(|_| Error::damaged("is not text").in_file(path))
+    };
     let inputs = match kind {
         Kind::Json => predict::read_json(text()?),
         Kind::Npy => predict::read_npy(&bytes).map(|(tensor, note)| {
@@ -127,7 +129,7 @@ fn read(path: &Path, predictor: &Predictor<'_>) -> Outcome<Vec<Tensor>> {
             vec![tensor]
         }),
         Kind::Csv => match (predictor.input_shape(0), predictor.input_shape(1)) {
-            (Some(shape), None) => predict::read_csv(text()?, shape).map(|tensor| vec![tensor]),
+            (Some(shape), None) => predict::read_csv(text()?, shape, predict::length_is_free(predictor)).map(|tensor| vec![tensor]),
             _ => {
                 return Err(request(
                     format!("the model takes {} inputs, and lines of numbers are one", predictor.num_inputs()),

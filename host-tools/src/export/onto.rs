@@ -64,7 +64,8 @@ pub struct Loading {
 /// Writes `out`: the base with the checkpoint's weights. With `partial` what fits is taken; without it everything must fit.
 ///
 /// # Errors
-/// Those of [`Loaded::open`]; [`Class::Request`] for a base that is stripped or of format 1; [`Class::Mismatch`] for another architecture and, without `partial`, for the first difference;
+/// Those of [`Loaded::open`]; [`Class::Request`] for a base that is stripped, of format 1, or that has in q8, q4 or t2 what the checkpoint gives; [`Class::Mismatch`] for another architecture, without
+/// `partial` for the first difference, and where nothing fits;
 /// those of narrowing and writing. After an error there is no new file, and an old one is as it was.
 pub fn onto(
     weights: Weights,
@@ -77,6 +78,11 @@ pub fn onto(
     let loaded = Loaded::open(base)?;
     let header = header_of(&loaded)?;
     let (lists, checkpoint, notes) = compare(weights, &loaded, &header, partially)?;
+    if lists.applied.is_empty() {
+        let list = |paths: &[String]| if paths.is_empty() { "none".to_owned() } else { paths.join(", ") };
+        let what = format!("has no weights that fit {}: missing {}; unused {}", base.display(), list(&lists.missing), list(&lists.unused));
+        return Err(Error::mismatch(what).advise("name the file that these weights were trained from").in_file(checkpoint.path()));
+    }
     let arrays: HashMap<&str, ArrayView<'_>> = checkpoint.arrays().map(|array| (array.name(), array)).collect();
     let applied: Vec<Option<ArrayView<'_>>> = header
         .tensors

@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 /// # Errors
 /// [`Class::Damaged`] for a field that is no number, with its line and column.
 pub fn line(number: usize, text: &str) -> Result<Option<Vec<f32>>> {
-    let text = text.trim();
+    // The mark that some programs begin a text with.
+    let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { text }.trim();
     if text.is_empty() || text.starts_with('#') {
         return Ok(None);
     }
@@ -31,12 +32,22 @@ pub fn line(number: usize, text: &str) -> Result<Option<Vec<f32>>> {
 
 /// The input of a network that takes one input of this shape: lines of all its elements, one a row of the batch, or lines of its last axis, which together are one row.
 ///
+/// Where the length of its first axis is `free`, lines of its last axis are one row however many they are, and an empty line begins the next; of an input with one axis each line is a row of any length.
+///
 /// # Errors
-/// Those of [`line()`]; [`Class::Mismatch`] for lines of different lengths, or that are neither.
-pub fn read(text: &str, wanted: Dims) -> Result<Tensor> {
+/// Those of [`line()`]; [`Class::Mismatch`] for lines of different lengths, for rows of different lengths, or lines that are neither.
+pub fn read(text: &str, wanted: Dims, free: bool) -> Result<Tensor> {
     let (mut data, mut rows, mut columns) = (Vec::new(), 0usize, 0usize);
+    // Where a row begins behind an empty line, in lines of numbers, and the number of that line.
+    let (mut begins, mut apart) = (vec![(0, 1)], false);
     for (number, text) in (1..).zip(text.lines()) {
-        let Some(values) = line(number, text)? else { continue };
+        let Some(values) = line(number, text)? else {
+            apart |= text.trim().is_empty();
+            continue;
+        };
+        if std::mem::take(&mut apart) && rows > 0 {
+            begins.push((rows, number));
+        }
         if rows > 0 && values.len() != columns {
             let what = format!("has {} numbers, and the lines before it have {columns}", values.len());
             return Err(Error::mismatch(what).at(format!("line {number}")));
@@ -51,19 +62,48 @@ pub fn read(text: &str, wanted: Dims) -> Result<Tensor> {
     let sizes: Vec<usize> = wanted.as_slice().iter().map(|size| *size as usize).collect();
     let (count, last) = (wanted.count() as usize, wanted.cols() as usize);
     let lines = count / last.max(1);
+    if free && sizes.len() == 1 {
+        return Tensor::new(vec![rows, columns], data);
+    }
+    if free && columns == last {
+        return sequences(&begins, rows, &sizes, data);
+    }
     if columns == count {
         return Tensor::new(std::iter::once(rows).chain(sizes).collect(), data);
     }
     if columns == last && rows.is_multiple_of(lines) {
         return Tensor::new(std::iter::once(rows / lines).chain(sizes).collect(), data);
     }
-    let what = format!("has {rows} lines of {columns} numbers; an input is {}", shown(&sizes));
-    let advice = if lines > 1 {
+    let what = format!("has {} of {}; an input is {}", counted(rows, "line"), counted(columns, "number"), shown(&sizes));
+    let advice = if free {
+        format!("give {last} numbers a line, a line a step, and an empty line before the next sample")
+    } else if lines > 1 {
         format!("give {count} numbers a line, a line a sample, or {lines} lines of {last} a sample")
     } else {
         format!("give {count} numbers a line, a line a sample")
     };
     Err(Error::mismatch(what).advise(advice))
+}
+
+/// Rows of lines, which begin at these places; all of them have as many lines.
+fn sequences(begins: &[(usize, usize)], rows: usize, sizes: &[usize], data: Vec<f32>) -> Result<Tensor> {
+    let ends = begins.iter().skip(1).map(|(place, _)| *place).chain([rows]);
+    let mut first = None;
+    for ((begin, number), end) in begins.iter().zip(ends) {
+        let (len, wanted) = (end - begin, *first.get_or_insert(end - begin));
+        if len != wanted {
+            let what = format!("a sample of {} begins, and those before it have {wanted}", counted(len, "line"));
+            let error = Error::mismatch(what).at(format!("line {number}"));
+            return Err(error.advise("give samples of one length, or a file for each; an empty line begins a sample"));
+        }
+    }
+    let shape = [begins.len(), first.unwrap_or(0)].into_iter().chain(sizes.iter().skip(1).copied());
+    Tensor::new(shape.collect(), data)
+}
+
+/// `1 line`, `2 lines`.
+fn counted(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A line for each row of the batch.

@@ -76,6 +76,14 @@ pub fn has(loaded: &Loaded, is: impl Fn(Op) -> bool) -> Result<bool> {
     Ok(model.layers().any(|layer| is(layer.op)))
 }
 
+/// Whether the first axis of the network's one input may have another length than the file says.
+pub fn length_is_free(predictor: &Predictor<'_>) -> bool {
+    let Some(first) = predictor.input_shape(0).and_then(|shape| shape.as_slice().first().copied()) else { return false };
+    // Any other length shows it.
+    let other = if first == 1 { 2 } else { first - 1 };
+    predictor.num_inputs() == 1 && predictor.with_usage(Usage { lengths: &[other], streaming: false }).arena_len().is_ok()
+}
+
 /// Memory for a prediction.
 ///
 /// # Errors

@@ -77,7 +77,7 @@ fn an_array_survives_numpys_file_and_other_types_are_read() {
 #[test]
 fn lines_of_numbers_are_samples_or_rows_of_one() {
     let shape = |sizes: &[u32]| dmexp_format::arch::sequential::shape(sizes.iter().copied()).unwrap();
-    let read = |text: &str, sizes: &[u32]| read_csv(text, shape(sizes));
+    let read = |text: &str, sizes: &[u32]| read_csv(text, shape(sizes), false);
     assert_eq!(read("# a comment\n1, 2,3\n\n4;5;6\n", &[3]).unwrap().shape, [2, 3]);
     assert_eq!(read("1 2\n3 4\n5 6\n7 8", &[2, 2]).unwrap().shape, [2, 2, 2]);
     assert_eq!(read("1\t2\t3\t4\n", &[2, 2]).unwrap().shape, [1, 2, 2]);
@@ -88,13 +88,42 @@ fn lines_of_numbers_are_samples_or_rows_of_one() {
         ("1,2\n3", "line 2"),
         ("1,nan", "column 2"),
         ("1,1e39", "column 2"),
-        ("1,2,3", "1 lines of 3 numbers"),
+        ("1,2,3", "has 1 line of 3 numbers;"),
+        ("1\n2", "has 2 lines of 1 number;"),
+        ("1,2\n\u{feff}3,4", "line 2, column 1"),
     ] {
         let error = read(text, &[2]).unwrap_err().to_string();
         assert!(error.contains(words), "{words}: {error}");
     }
+    assert_eq!(read("\u{feff}1,2\n3,4\n", &[2]).unwrap(), read("1,2\n3,4\n", &[2]).unwrap());
+    assert_eq!(read("\u{feff}# a comment\n3 4\n", &[2]).unwrap().data, [3.0, 4.0]);
     assert!(read("1 2\n3 4\n5 6", &[2, 2]).unwrap_err().to_string().contains("2 lines of 2"));
     assert_eq!(write_csv(&Tensor::new(vec![2, 2], vec![1.0, 0.1, -3.5e-9, 2.0]).unwrap()), "1,0.1\n-0.0000000035,2\n");
+}
+
+#[test]
+fn lines_of_a_sequence_of_any_length_are_one_sample() {
+    let shape = |sizes: &[u32]| dmexp_format::arch::sequential::shape(sizes.iter().copied()).unwrap();
+    let read = |text: &str, sizes: &[u32]| read_csv(text, shape(sizes), true);
+    // As many lines as the file's length, fewer, more, twice as many.
+    for lines in 1..9 {
+        assert_eq!(read(&"1 2\n".repeat(lines), &[4, 2]).unwrap().shape, [1, lines, 2]);
+        assert_eq!(read(&format!("\n\n{}", "1 2\n".repeat(lines)), &[1, 2]).unwrap().shape, [1, lines, 2]);
+    }
+    assert_eq!(read("1 2\n3 4\n# a comment\n5 6\n\n\n7 8\n9 0\n1 2\n\n", &[4, 2]).unwrap().shape, [2, 3, 2]);
+    assert_eq!(read("1 2 3 4\n\n5 6 7 8\n", &[2, 2]).unwrap().shape, [2, 2, 2]);
+    assert_eq!(read("1 2 3\n3 4 5\n", &[7]).unwrap().shape, [2, 3]);
+    for (text, words) in [
+        ("1 2\n3 4\n\n5 6\n", "a sample of 1 line begins, and those before it have 2 (at line 4)"),
+        ("1 2 3\n", "2 numbers a line, a line a step"),
+    ] {
+        let error = read(text, &[4, 2]).unwrap_err().to_string();
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    for (name, free) in [("lstm_har", true), ("gru_anomaly", true), ("kws_cnn1d", false), ("mlp", false), ("graph_residual", false)] {
+        let Some((loaded, ..)) = exported(name, |_| ()) else { return };
+        assert_eq!(length_is_free(&predictor(&loaded).unwrap()), free, "{name}");
+    }
 }
 
 #[test]

@@ -17,33 +17,68 @@ found equal, each with all its logits; a dash, that the board has no room for th
 Written by `cargo xtask bits --write`, which fails when a bit differs; `cargo xtask test` compares the same rows. The boards' cores: see [boards/README.md](../boards/README.md).
 ";
 
+/// What comes before the table of small networks.
+const NETWORKS: &str = "\
+## Small networks
+
+Golden vectors that the host computed, replayed by firmware: a number is how many samples gave the same bits in every element of every output.
+";
+
 /// One row that was equal: what was compared, on which board.
 pub(crate) struct Equal {
     board: &'static str,
-    combination: (&'static str, &'static str, &'static str),
-    positions: usize,
+    combination: Combination,
+    /// Positions, or samples of a small network.
+    count: usize,
 }
+
+/// Model, type of weights, and the type of keys and values where there are some.
+type Combination = (&'static str, &'static str, Option<&'static str>);
 
 impl Equal {
     /// The row of `case`; none where the file lies at an odd address, or with matrices in RAM: the combination is in the table already.
     pub(super) fn of(board: &Board, case: &Case) -> Option<Self> {
         (case.shift == 0).then_some(Self {
             board: board.name,
-            combination: (case.source.name, case.dtype, case.kv),
-            positions: case.positions,
+            combination: (case.source.name, case.dtype, Some(case.kv)),
+            count: case.positions,
         })
+    }
+
+    /// The row of a small network whose samples were replayed.
+    pub(crate) fn network(board: &Board, name: &'static str, dtype: &'static str, samples: usize) -> Self {
+        Self { board: board.name, combination: (name, dtype, None), count: samples }
     }
 }
 
-/// Writes the page.
-pub(super) fn write(rows: &[Equal]) -> Outcome {
+/// Writes the page; with `networks` only what it says of those is new.
+pub(super) fn write(rows: &[Equal], networks: bool) -> Outcome {
     let path = paths::root().join(PAGE);
-    std::fs::write(&path, page(rows)).map_err(|error| Failure::cannot_run(format!("{}: {error}", path.display())))?;
+    let cannot = |error| Failure::cannot_run(format!("{}: {error}", path.display()));
+    let old = if networks { std::fs::read_to_string(&path).map_err(cannot)? } else { String::new() };
+    let (decoders, _) = old.split_once(NETWORKS).unwrap_or((&old, ""));
+    let page = if networks { format!("{}\n{}", decoders.trim_end(), of_networks(rows)) } else { page(rows) };
+    std::fs::write(&path, page).map_err(cannot)?;
     println!("written: {PAGE}");
     Ok(())
 }
 
 fn page(rows: &[Equal]) -> String {
+    let (networks, decoders): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.combination.2.is_none());
+    let mut page = format!("{HEAD}\n{}", table(&decoders, &["model", "weights", "keys and values"]));
+    if !networks.is_empty() {
+        page += &of_networks(rows);
+    }
+    page
+}
+
+/// The part about small networks.
+fn of_networks(rows: &[Equal]) -> String {
+    let networks: Vec<_> = rows.iter().filter(|row| row.combination.2.is_none()).collect();
+    format!("\n{NETWORKS}\n{}", table(&networks, &["network", "weights"]))
+}
+
+fn table(rows: &[&Equal], titles: &[&str]) -> String {
     let (mut boards, mut combinations) = (Vec::new(), Vec::new());
     for row in rows {
         if !boards.contains(&row.board) {
@@ -53,14 +88,17 @@ fn page(rows: &[Equal]) -> String {
             combinations.push(row.combination);
         }
     }
-    let mut page =
-        format!("{HEAD}\n| model | weights | keys and values | {} |\n|---|---|---|{}\n", boards.join(" | "), "---:|".repeat(boards.len()));
+    let (lines, numbers) = ("---|".repeat(titles.len()), "---:|".repeat(boards.len()));
+    let mut page = format!("| {} | {} |\n|{lines}{numbers}\n", titles.join(" | "), boards.join(" | "));
     for combination in combinations {
         let (model, weights, kv) = combination;
-        _ = write!(page, "| {model} | {weights} | {kv} |");
+        _ = write!(page, "| {model} | {weights} |");
+        if let Some(kv) = kv {
+            _ = write!(page, " {kv} |");
+        }
         for board in &boards {
             match rows.iter().find(|row| row.board == *board && row.combination == combination) {
-                Some(row) => _ = write!(page, " {} |", row.positions),
+                Some(row) => _ = write!(page, " {} |", row.count),
                 None => page += " – |",
             }
         }
@@ -75,10 +113,16 @@ mod tests {
 
     #[test]
     fn every_combination_has_one_row_and_every_board_a_column() {
-        let row = |board, combination, positions| Equal { board, combination, positions };
-        let rows = [row("a", ("tiny", "q8", "f16"), 64), row("b", ("tiny", "q8", "f16"), 4), row("b", ("story", "f32", "f32"), 32)];
+        let row = |board, combination, count| Equal { board, combination, count };
+        let rows = [
+            row("a", ("tiny", "q8", Some("f16")), 64),
+            row("c", ("tones", "q8", None), 8),
+            row("b", ("tiny", "q8", Some("f16")), 4),
+            row("b", ("story", "f32", Some("f32")), 32),
+        ];
         let page = page(&rows);
         assert!(page.contains("| model | weights | keys and values | a | b |\n|---|---|---|---:|---:|\n"));
-        assert!(page.ends_with("| tiny | q8 | f16 | 64 | 4 |\n| story | f32 | f32 | – | 32 |\n"));
+        assert!(page.contains("| tiny | q8 | f16 | 64 | 4 |\n| story | f32 | f32 | – | 32 |\n\n## Small networks\n\n"));
+        assert!(page.ends_with("\n\n| network | weights | c |\n|---|---|---:|\n| tones | q8 | 8 |\n"));
     }
 }

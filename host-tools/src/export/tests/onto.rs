@@ -71,10 +71,18 @@ fn every_load_case_writes_what_fits_and_nothing_else() {
                 "{case}: {strict:?}"
             );
             assert_eq!(out.exists(), strict.is_ok(), "{case}");
-            let lists = load(&file, &base, true, &out).unwrap().lists;
             let known = &case["partial"];
             let expected =
                 LoadReport { applied: list(&known["applied"]), missing: list(&known["missing"]), unused: list(&known["unused"]) };
+            let loaded = load(&file, &base, true, &out);
+            if expected.applied.is_empty() {
+                let error = loaded.unwrap_err();
+                assert!(error.class() == Class::Mismatch && !out.exists(), "{case}: {error}");
+                let said = format!("missing {}; unused {}", expected.missing.join(", "), expected.unused.join(", "));
+                assert!(error.to_string().contains(&said), "{case}: {error}");
+                continue;
+            }
+            let lists = loaded.unwrap().lists;
             assert_eq!(lists, expected, "{case}");
             for (name, values) in values(&out) {
                 let zero = values.iter().all(|value| *value == 0.0);

@@ -23,7 +23,8 @@ fn windows(call: &mut Call<'_, '_>, grid: &Grid) -> Result<(), Error> {
         call.activate();
         return Ok(());
     }
-    let (patch, codes) = call.scratch.split_at_mut_checked(kernel.cols()).unwrap_or_default();
+    let too_short = call.too_short(kernel.cols());
+    let (patch, codes) = call.scratch.split_at_mut_checked(kernel.cols()).ok_or(too_short)?;
     let mut rest = &mut *call.out;
     for place in grid.places() {
         let out = next_mut(&mut rest, kernel.rows());

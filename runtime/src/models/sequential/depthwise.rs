@@ -34,7 +34,9 @@ pub(super) fn run_separable(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let grid = Grid::new(&call.step.layer, call.input, call.output);
     let (depthwise, pointwise, bias) = (call.tensor(0), call.tensor(1), call.tensor(2));
     let places = grid.output.into_iter().fold(1, usize::saturating_mul);
-    let (middle, codes) = call.scratch.split_at_mut_checked(places.saturating_mul(depthwise.rows())).unwrap_or_default();
+    let needed = places.saturating_mul(depthwise.rows());
+    let too_short = call.too_short(needed);
+    let (middle, codes) = call.scratch.split_at_mut_checked(needed).ok_or(too_short)?;
     filters(middle, call.x, &grid, &depthwise);
     let mut rest = &mut *call.out;
     for x in crate::ops::parts::parts(middle, depthwise.rows()) {

@@ -233,7 +233,8 @@ fn range(slot: &Slot) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::arch::sequential::{Activation, Layer, Op, Usage};
+    use crate::format::DType;
+    use crate::format::arch::sequential::{Activation, Interpolation, Layer, Op, Usage};
     use crate::models::sequential::Program;
 
     /// A network of two inputs and one layer with a plan made by hand: the offsets of three results, each of 2 words, and of the work space.
@@ -276,5 +277,54 @@ mod tests {
             assert_eq!(shared, if works_in_place(layer.op) { Ok(sum.to_vec()) } else { misplaced });
         }
         assert!(matches!(run(add, two, [0, 2, 2], (0, 0), 3), Err(Error::Node { key: NodeKey::Place, .. })));
+    }
+
+    #[test]
+    fn a_work_space_that_is_too_short_is_an_error_and_no_result() {
+        let zeros = [0u8; 256];
+        let matrix = |rows: u32, cols: u32| {
+            let bytes = zeros.get(..4 * (rows * cols) as usize).unwrap();
+            TensorView::new(0, DType::F32, Dims::matrix(rows, cols), bytes).unwrap()
+        };
+        let vector = |len: u32| TensorView::new(0, DType::F32, Dims::vector(len), &zeros[..4 * len as usize]).unwrap();
+        let sized = |op, spatial, window: [u32; 3]| {
+            let [a, b, c] = window;
+            Layer { spatial, sizes: [a, b, c, 1, 1, 1, 1, 1, 1], units: 2, depth: 1, ..Layer::new(op) }
+        };
+        let none = TensorView::EMPTY;
+        let resampled = Layer { interpolation: Interpolation::Bilinear, ..sized(Op::UpSampling, 2, [2, 2, 1]) };
+        let rnn = |op, gates: u32| (sized(op, 0, [1; 3]), [matrix(gates, 2), matrix(gates, 2), vector(gates), none], [3, 2, 1], [2, 1, 1]);
+        let cases = [
+            (sized(Op::Conv, 1, [3, 1, 1]), [matrix(2, 6), vector(2), none, none], [5, 2, 1], [3, 2, 1], 6),
+            (sized(Op::ConvTranspose, 1, [1, 1, 1]), [matrix(2, 2), vector(2), none, none], [3, 2, 1], [3, 2, 1], 2),
+            (sized(Op::SeparableConv, 1, [3, 1, 1]), [matrix(2, 3), matrix(2, 2), vector(2), none], [5, 2, 1], [3, 2, 1], 6),
+            (resampled, [matrix(4, 2), matrix(4, 2), none, none], [2, 2, 1], [4, 4, 1], 2),
+        ];
+        let recurrent = [(rnn(Op::SimpleRnn, 2), 6), (rnn(Op::Lstm, 8), 20), (rnn(Op::Gru, 6), 16)];
+        let recurrent = recurrent.map(|((layer, tensors, input, output), words)| (layer, tensors, input, output, words));
+        for (layer, tensors, [a, b, c], [d, e, f], words) in cases.into_iter().chain(recurrent) {
+            let (step, ranks) =
+                (Step::new(0, layer, tensors), [if c == 1 && layer.spatial < 2 { 2 } else { 3 }, if e == 1 { 1 } else { 3 }]);
+            let rank = if layer.spatial == 1 { 2 } else { ranks[1] };
+            for len in 0..=words {
+                let slots = [[a, b, c, 1, ranks[0], 0, 1, 0, 0], [d, e, f, 1, rank, 32, 9, 64, len]];
+                let program = Program {
+                    nodes: &[None, Some(step)],
+                    links: &[&[], &[0]],
+                    inputs: &[0],
+                    outputs: &[1],
+                    labels: &[],
+                    slots: &slots,
+                    words: 96,
+                };
+                let mut memory = [0u32; 96];
+                let mut prediction = Prediction::new(Predictor::from_program(&program, Usage::default()), memory.as_mut_slice()).unwrap();
+                let ran = prediction.run();
+                // Hosts take a convolution of floats in a way of its own, which needs none.
+                let needed = if matches!(layer.op, Op::Conv | Op::ConvTranspose) { 0 } else { words };
+                let too_small = Err(Error::ArenaTooSmall { needed: u64::from(words) * 4, found: u64::from(len) * 4 });
+                assert_eq!(ran, if len < needed { too_small } else { Ok(()) }, "{:?} {len}", layer.op);
+            }
+        }
     }
 }

@@ -11,9 +11,15 @@ use crate::ops::matvec::matvec;
 use crate::ops::parts::{copy, next_mut};
 
 /// Calls `step` with the state, the rest of the work space and the input, for every step of time, and writes the hidden state: the first of the state's vectors.
-fn over_time(call: &mut Call<'_, '_>, states: usize, mut step: impl FnMut(&mut [f32], &mut [f32], &[f32])) {
+///
+/// `vectors` are those of the state, and those of the work space besides, each of as many elements as there are units.
+fn over_time(call: &mut Call<'_, '_>, vectors: [usize; 2], mut step: impl FnMut(&mut [f32], &mut [f32], &[f32])) -> Result<(), Error> {
     let layer = &call.step.layer;
-    let (units, inputs) = (layer.units as usize, call.input.cols() as usize);
+    let (units, inputs, [states, others]) = (layer.units as usize, call.input.cols() as usize, vectors);
+    let needed = units.saturating_mul(states.saturating_add(others));
+    if call.scratch.len() < needed {
+        return Err(call.too_short(needed));
+    }
     let (state, work) = call.scratch.split_at_mut_checked(units.saturating_mul(states)).unwrap_or_default();
     if call.fresh {
         state.fill(0.0);
@@ -31,6 +37,7 @@ fn over_time(call: &mut Call<'_, '_>, states: usize, mut step: impl FnMut(&mut [
             }
         }
     }
+    Ok(())
 }
 
 /// `z = (kernel x + recurrent h) + bias`; `again` has as many elements as `z`.
@@ -45,21 +52,20 @@ fn sums(z: &mut [f32], again: &mut [f32], x: &[f32], h: &[f32], codes: &mut [f32
 pub(super) fn simple(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let tensors = [call.tensor(0), call.tensor(1), call.tensor(2)];
     let (units, number, activate) = (call.step.layer.units as usize, call.step.layer.a, call.step.activate);
-    over_time(call, 1, |h, work, x| {
+    over_time(call, [1, 2], |h, work, x| {
         let mut work = work;
         let (z, again) = (next_mut(&mut work, units), next_mut(&mut work, units));
         sums(z, again, x, h, work, &tensors);
         activate(z, units, number);
         copy(h, z);
-    });
-    Ok(())
+    })
 }
 
 /// Gates input, forget, cell, output: `c = (f * c) + (i * g)`, `h = o * act(c)`.
 pub(super) fn lstm(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let tensors = [call.tensor(0), call.tensor(1), call.tensor(2)];
     let (units, number, activate) = (call.step.layer.units as usize, call.step.layer.a, call.step.activate);
-    over_time(call, 2, |state, work, x| {
+    over_time(call, [2, 8], |state, work, x| {
         let (h, c) = state.split_at_mut_checked(units).unwrap_or_default();
         let (mut work, all) = (work, units.saturating_mul(4));
         let (z, again) = (next_mut(&mut work, all), next_mut(&mut work, all));
@@ -78,8 +84,7 @@ pub(super) fn lstm(call: &mut Call<'_, '_>) -> Result<(), Error> {
         for (h, o) in h.iter_mut().zip(rest) {
             *h *= *o;
         }
-    });
-    Ok(())
+    })
 }
 
 /// Gates update, reset, candidate: `candidate = act((x K + (r * h) U) + b)`, `h = (z * h) + ((1 - z) * candidate)`.
@@ -87,7 +92,7 @@ pub(super) fn gru(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let [kernel, recurrent, bias] = [call.tensor(0), call.tensor(1), call.tensor(2)];
     let (units, number, activate) = (call.step.layer.units as usize, call.step.layer.a, call.step.activate);
     let gates = units.saturating_mul(2);
-    over_time(call, 1, |h, work, x| {
+    over_time(call, [1, 7], |h, work, x| {
         let (mut work, all) = (work, units.saturating_mul(3));
         let (z, again, reset_h) = (next_mut(&mut work, all), next_mut(&mut work, all), next_mut(&mut work, units));
         matvec(z, &kernel, &mut Activation::new(x, work), None);
@@ -113,8 +118,7 @@ pub(super) fn gru(call: &mut Call<'_, '_>) -> Result<(), Error> {
         for ((h, z), candidate) in h.iter_mut().zip(update).zip(candidate) {
             *h = (*z * *h) + ((1.0 - *z) * *candidate);
         }
-    });
-    Ok(())
+    })
 }
 
 /// The products of the rows of `w` from `first` on; `out` has an element for every row.

@@ -1,8 +1,8 @@
 //! One call of a layer: what to run and on what. Made while firmware compiles, or from a file's records each time that it is run.
 
 use super::{convolution, dense, depthwise, gather, merge, normalise, pooling, recurrent, table, upsampling};
-use crate::format::arch::sequential::{Activation, Interpolation, Layer, Op};
-use crate::format::{Dims, Error, TensorView};
+use crate::format::arch::sequential::{Activation, Interpolation, Layer, LayerKey, Op};
+use crate::format::{Dims, Error, Rule, TensorView};
 use crate::ops::elementwise::{self, Activate};
 
 /// What a layer does with one of its inputs.
@@ -59,6 +59,11 @@ impl<'a> Call<'_, 'a> {
     /// Does to the result what the layer does at its end.
     pub(super) fn activate(&mut self) {
         (self.step.activate)(self.out, self.output.cols() as usize, self.step.layer.a);
+    }
+
+    /// That the work space has fewer words than these.
+    pub(super) const fn too_short(&self, words: usize) -> Error {
+        Error::ArenaTooSmall { needed: (words as u64).saturating_mul(4), found: size_of_val::<[f32]>(self.scratch) as u64 }
     }
 
     /// Tensor `place` of the layer.
@@ -130,9 +135,16 @@ const fn kernel_of(layer: &Layer) -> Kernel {
         Op::Maximum => merge::maximum,
         Op::Minimum => merge::minimum,
         Op::Concatenate => gather::concatenate,
-        // Identity, Flatten, Reshape: the elements as they are.
-        _ => nothing,
+        Op::Identity | Op::Flatten | Op::Reshape => nothing,
+        // The list of operations may grow.
+        _ => unknown,
     }
+}
+
+/// No result is better than another one.
+fn unknown(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (layer, found) = (call.step.number, u32::from(call.step.layer.op as u8));
+    Err(Error::Layer { layer, key: LayerKey::Type, rule: Rule::Unknown, found, allowed: 0 })
 }
 
 fn nothing(_: &mut Call<'_, '_>) -> Result<(), Error> {

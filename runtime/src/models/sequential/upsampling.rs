@@ -92,7 +92,7 @@ pub(super) fn resample(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let [down, across, _] = call.step.layer.window();
     let (rows, columns) = (call.tensor(0), call.tensor(1));
     let (channels, row_len) = (channels as usize, (width as usize).saturating_mul(channels as usize));
-    let Some(middle) = call.scratch.get_mut(..row_len) else { return Ok(()) };
+    let Some(middle) = call.scratch.get_mut(..row_len) else { return Err(call.too_short(row_len)) };
     #[cfg(not(target_os = "none"))]
     if channels < ROWS && row_len.saturating_mul(ROWS) <= BLOCK {
         resample_by_eight(call.out, call.x, middle, (&rows, down), (&columns, across));
