@@ -16,13 +16,12 @@ pub(crate) fn tree([a0, a1, a2, a3, a4, a5, a6, a7]: Lanes) -> f32 {
 /// Eight canonical sums at once: lane `i` of sum `j` is `lanes[i][j]`.
 #[cfg(feature = "sequential")]
 #[inline]
-pub(crate) fn trees(lanes: [[f32; 8]; 8]) -> [f32; 8] {
+pub(crate) fn trees(lanes: &[[f32; 8]; 8]) -> [f32; 8] {
     let mut sums = [0.0; 8];
     let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
-    let low = l0.into_iter().zip(l1).zip(l2).zip(l3);
-    let high = l4.into_iter().zip(l5).zip(l6).zip(l7);
-    for (sum, ((((a0, a1), a2), a3), (((a4, a5), a6), a7))) in sums.iter_mut().zip(low.zip(high)) {
-        *sum = tree([a0, a1, a2, a3, a4, a5, a6, a7]);
+    for (j, sum) in sums.iter_mut().enumerate() {
+        let at = |lane: &[f32; 8]| lane.get(j).copied().unwrap_or(0.0);
+        *sum = tree([at(l0), at(l1), at(l2), at(l3), at(l4), at(l5), at(l6), at(l7)]);
     }
     sums
 }

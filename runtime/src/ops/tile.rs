@@ -68,7 +68,7 @@ pub(crate) fn multiply_tile(out: &mut [f32], step: usize, filters: &[f32], cols:
             }
             *sums = own;
         }
-        put(out, step, number, trees(lanes));
+        put(out, step, number, trees(&lanes));
     }
 }
 

@@ -8,6 +8,7 @@ use super::grid::{Grid, Place};
 use super::padded::Padded;
 use super::step::Call;
 use crate::format::{Error, TensorView};
+use crate::ops::matvec::widen_row;
 use crate::ops::parts::next_mut;
 use crate::ops::sum::trees;
 
@@ -48,16 +49,14 @@ pub(super) fn run_separable(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 /// `out[place][filter]` for every filter of `kernel`, (channels * multiplier, taps).
 fn filters(out: &mut [f32], x: &[f32], grid: &Grid, kernel: &TensorView<'_>) {
-    let (count, taps) = (kernel.rows(), kernel.cols());
+    let count = kernel.rows();
     let Some(multiplier) = count.checked_div(grid.channels).filter(|multiplier| *multiplier > 0) else { return };
     #[cfg(not(target_os = "none"))]
     let mut padded = Padded::of(grid);
     let mut weights = [[0.0; BLOCK]; TAPS];
     let mut first = 0;
     while first < count {
-        for (tap, weights) in weights.iter_mut().enumerate().take(taps) {
-            *weights = weights_of(kernel, first, tap);
-        }
+        keep(&mut weights, kernel, first);
         let channels = channels_of(first, count, multiplier);
         // What is outside is read there too, which makes no difference where weights are finite.
         #[cfg(not(target_os = "none"))]
@@ -66,22 +65,41 @@ fn filters(out: &mut [f32], x: &[f32], grid: &Grid, kernel: &TensorView<'_>) {
             &*padded
         });
         for (number, place) in grid.places().enumerate() {
-            let general = || {
-                window(x, grid, place, &channels, |tap| match weights.get(tap) {
-                    Some(weights) => *weights,
-                    None => weights_of(kernel, first, tap),
-                })
-            };
+            let general = || window(x, grid, place, &channels, Weights::Kernel { kept: &weights, kernel, first });
             #[cfg(not(target_os = "none"))]
             let sums = padded.map_or_else(general, |padded| padded.window(grid, place, &weights));
             #[cfg(target_os = "none")]
             let sums = general();
             let start = number.wrapping_mul(count).wrapping_add(first);
-            for (y, sum) in out.get_mut(start..).unwrap_or_default().iter_mut().zip(sums).take(count.saturating_sub(first)) {
-                *y = sum;
+            for (y, sum) in out.get_mut(start..).unwrap_or_default().iter_mut().zip(&sums).take(count.saturating_sub(first)) {
+                *y = *sum;
             }
         }
         first = first.saturating_add(BLOCK);
+    }
+}
+
+/// The filters of a kernel from `first` on, tap by tap, where they have no more taps than are kept; zeros for filters that are not there.
+fn keep(weights: &mut [[f32; BLOCK]; TAPS], kernel: &TensorView<'_>, first: usize) {
+    let mut row = [0.0; TAPS];
+    let Some(row) = row.get_mut(..kernel.cols()) else {
+        for (tap, weights) in weights.iter_mut().enumerate() {
+            *weights = weights_of(kernel, first, tap);
+        }
+        return;
+    };
+    for j in 0..BLOCK {
+        let filter = first.wrapping_add(j);
+        if filter < kernel.rows() {
+            widen_row(row, kernel, filter);
+        } else {
+            row.fill(0.0);
+        }
+        for (weights, value) in weights.iter_mut().zip(&*row) {
+            if let Some(weight) = weights.get_mut(j) {
+                *weight = *value;
+            }
+        }
     }
 }
 
@@ -117,21 +135,61 @@ pub(super) fn channels_of(first: usize, count: usize, multiplier: usize) -> Chan
     Channels::Any(channels)
 }
 
+/// What the taps of eight filters weigh.
+#[derive(Clone, Copy)]
+pub(super) enum Weights<'w> {
+    /// 1.
+    Ones,
+    /// The filters of a kernel from `first` on; `kept` are those of the first taps.
+    Kernel { kept: &'w [[f32; BLOCK]; TAPS], kernel: &'w TensorView<'w>, first: usize },
+}
+
 /// For eight filters: `sum8` over the taps of the window at `place` of weight and input.
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "the closure must be inlined into the loop")]
-pub(super) fn window(x: &[f32], grid: &Grid, place: Place, channels: &Channels, weight: impl Fn(usize) -> [f32; BLOCK]) -> [f32; BLOCK] {
+pub(super) fn window(x: &[f32], grid: &Grid, place: Place, channels: &Channels, weights: Weights<'_>) -> [f32; BLOCK] {
     let mut lanes = [[0.0f32; BLOCK]; 8];
     grid.for_taps(place, |tap, at| {
         let start = at.wrapping_mul(grid.channels);
-        let values = values(x, start, channels);
-        if let Some(lane) = lanes.get_mut(tap & 7) {
-            for ((sum, weight), value) in lane.iter_mut().zip(weight(tap)).zip(values) {
-                *sum += weight * value;
+        let computed;
+        let weights = match weights {
+            Weights::Ones => &[1.0; BLOCK],
+            Weights::Kernel { kept, kernel, first } => {
+                if let Some(kept) = kept.get(tap) {
+                    kept
+                } else {
+                    computed = weights_of(kernel, first, tap);
+                    &computed
+                }
             }
+        };
+        let Some(lane) = lanes.get_mut(tap & 7) else { return };
+        match channels {
+            Channels::Run(first) => {
+                if let Some(values) = x.get(start.wrapping_add(*first)..).and_then(|x| x.first_chunk()) {
+                    multiply_add(lane, weights, values);
+                }
+            }
+            Channels::Any(_) => multiply_add(lane, weights, &values(x, start, channels)),
         }
     });
-    trees(lanes)
+    trees(&lanes)
+}
+
+/// `sums[j] = sums[j] + weights[j] * values[j]`, written out: firmware is compiled for size, and a loop over three arrays would call a function for each element.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "the innermost loop")]
+fn multiply_add(
+    [s0, s1, s2, s3, s4, s5, s6, s7]: &mut [f32; BLOCK],
+    [w0, w1, w2, w3, w4, w5, w6, w7]: &[f32; BLOCK],
+    [x0, x1, x2, x3, x4, x5, x6, x7]: &[f32; BLOCK],
+) {
+    *s0 += *w0 * *x0;
+    *s1 += *w1 * *x1;
+    *s2 += *w2 * *x2;
+    *s3 += *w3 * *x3;
+    *s4 += *w4 * *x4;
+    *s5 += *w5 * *x5;
+    *s6 += *w6 * *x6;
+    *s7 += *w7 * *x7;
 }
 
 /// The inputs of eight filters at the place that begins at `start`.
@@ -140,6 +198,9 @@ pub(super) fn window(x: &[f32], grid: &Grid, place: Place, channels: &Channels, 
 pub(super) fn values(x: &[f32], start: usize, channels: &Channels) -> [f32; BLOCK] {
     match channels {
         Channels::Run(first) => x.get(start.wrapping_add(*first)..).and_then(|x| x.first_chunk()).copied().unwrap_or_default(),
-        Channels::Any(channels) => channels.map(|channel| x.get(start.wrapping_add(channel)).copied().unwrap_or(0.0)),
+        Channels::Any([c0, c1, c2, c3, c4, c5, c6, c7]) => {
+            let at = |channel: &usize| x.get(start.wrapping_add(*channel)).copied().unwrap_or(0.0);
+            [at(c0), at(c1), at(c2), at(c3), at(c4), at(c5), at(c6), at(c7)]
+        }
     }
 }

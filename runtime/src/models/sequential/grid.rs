@@ -21,6 +21,32 @@ pub(super) struct Grid {
 /// A place in the output, or in the input.
 pub(super) type Place = [usize; 3];
 
+/// Places, the last axis fastest: without the state of nested iterators, which firmware would copy for each.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    sizes: Place,
+    next: Place,
+    left: usize,
+}
+
+impl Iterator for Places {
+    type Item = Place;
+
+    fn next(&mut self) -> Option<Place> {
+        self.left = self.left.checked_sub(1)?;
+        let found = self.next;
+        let ([x, y, z], [_, b, c]) = (&mut self.next, self.sizes);
+        *z = z.wrapping_add(1);
+        if *z == c {
+            (*z, *y) = (0, y.wrapping_add(1));
+            if *y == b {
+                (*y, *x) = (0, x.wrapping_add(1));
+            }
+        }
+        Some(found)
+    }
+}
+
 impl Grid {
     /// The windows of a convolution or a pool.
     pub(super) fn new(layer: &Layer, input: Dims, output: Dims) -> Self {
@@ -74,9 +100,8 @@ impl Grid {
     }
 
     /// Every place of the output, in its order.
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> + use<> {
-        let [a, b, c] = self.output;
-        (0..a).flat_map(move |x| (0..b).flat_map(move |y| (0..c).map(move |z| [x, y, z])))
+    pub(super) fn places(&self) -> Places {
+        Places { sizes: self.output, next: [0; 3], left: self.output.into_iter().fold(1, usize::saturating_mul) }
     }
 
     /// One window over the whole input.

@@ -51,8 +51,8 @@ pub(super) fn batch(call: &mut Call<'_, '_>) -> Result<(), Error> {
         let mut rest = &mut *call.out;
         while !rest.is_empty() {
             let row = next_mut(&mut rest, channels);
-            for (((y, m), s), b) in row.iter_mut().skip(start).zip(means).zip(scales).zip(betas) {
-                *y = (*y - m) * s + b;
+            for (((y, m), s), b) in row.iter_mut().skip(start).zip(&means).zip(&scales).zip(&betas) {
+                *y = (*y - *m) * *s + *b;
             }
         }
         start = start.saturating_add(BLOCK);

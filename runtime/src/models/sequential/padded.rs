@@ -81,7 +81,7 @@ impl Padded {
             multiply(taps, weights);
         }
         multiply(rest, last);
-        trees(lanes)
+        trees(&lanes)
     }
 }
 
@@ -93,7 +93,8 @@ fn at([_, b, c]: [usize; 3], [x, y, z]: [usize; 3]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::sequential::depthwise::{channels_of, window};
+    use crate::format::TensorView;
+    use crate::models::sequential::depthwise::{Weights, channels_of, window};
     use crate::ops::test_rng::Rng;
 
     #[test]
@@ -119,7 +120,8 @@ mod tests {
                     let channels = channels_of(first, channels * multiplier, multiplier);
                     padded.fill(&x, &grid, &channels);
                     for place in grid.places() {
-                        let wanted = window(&x, &grid, place, &channels, |tap| weights[tap]);
+                        let kept = Weights::Kernel { kept: &weights, kernel: &TensorView::EMPTY, first };
+                        let wanted = window(&x, &grid, place, &channels, kept);
                         assert_eq!(
                             padded.window(&grid, place, &weights).map(f32::to_bits),
                             wanted.map(f32::to_bits),

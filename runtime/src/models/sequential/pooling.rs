@@ -1,6 +1,6 @@
 //! Pooling: the largest and the mean of windows and of whole channels. What lies outside the input does not count.
 
-use super::depthwise::{BLOCK, channels_of, window};
+use super::depthwise::{BLOCK, Weights, channels_of, window};
 use super::grid::Grid;
 use super::step::Call;
 use crate::format::Error;
@@ -61,9 +61,9 @@ fn mean_of(call: &mut Call<'_, '_>, grid: &Grid) -> Result<(), Error> {
         grid.for_taps(place, |_, _| taps = taps.wrapping_add(1));
         let mut first = 0;
         for out in out.chunks_mut(BLOCK) {
-            let sums = window(call.x, grid, place, &channels_of(first, count, 1), |_| [1.0; BLOCK]);
-            for (y, sum) in out.iter_mut().zip(sums) {
-                *y = sum / taps as f32;
+            let sums = window(call.x, grid, place, &channels_of(first, count, 1), Weights::Ones);
+            for (y, sum) in out.iter_mut().zip(&sums) {
+                *y = *sum / taps as f32;
             }
             first = first.wrapping_add(BLOCK);
         }

@@ -80,7 +80,7 @@ fn mix_vectors<const MOST: usize>(out: &mut [f32], x: &[f32], weights: &[f32], f
             }
         }
         if let Some(eight) = out.get_mut(start..).and_then(|out| out.first_chunk_mut()) {
-            *eight = trees(lanes);
+            *eight = trees(&lanes);
         }
         first = first.saturating_add(8);
     }
