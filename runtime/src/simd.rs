@@ -1,6 +1,6 @@
 //! Which vector instructions the kernels use on a host. The results do not depend on it, only the speed.
 //!
-//! On x86-64 the best that the machine has is found when it is first asked for. Elsewhere there is the baseline alone: what the compiler makes of the portable kernels for the target.
+//! On x86-64 the best that the machine has is found when it is first asked for. Elsewhere there is the baseline alone: what every machine of the target has.
 
 #[cfg(x86_64_host)]
 use crate::ops::chip::x86_64::detect;
@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Level {
-    /// What every machine of the target has: SSE2 on x86-64.
+    /// What every machine of the target has: SSE2 on x86-64, NEON on aarch64.
     Baseline,
     /// AVX2 and F16C.
     Avx2,

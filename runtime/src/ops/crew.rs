@@ -29,7 +29,10 @@ pub struct Crew<'a> {
 pub(crate) const MOST: usize = 128;
 /// Memory that the product of a matrix and many vectors may need.
 #[cfg(not(target_os = "none"))]
-#[cfg_attr(not(any(feature = "q8", feature = "q4")), allow(dead_code, reason = "vectors take another form for integer matrices alone"))]
+#[cfg_attr(
+    not(all(x86_64_host, any(feature = "q8", feature = "q4"))),
+    allow(dead_code, reason = "vectors take another form for integer matrices alone, and on x86-64")
+)]
 #[derive(Debug)]
 pub(crate) struct Scratch<'s> {
     /// For the vectors in another form: as many words as they have elements, each rounded up to a multiple of 32.

@@ -159,6 +159,7 @@ pub(crate) fn share(executor: &dyn Executor, out: &mut [f32], piece: usize, part
 }
 
 /// The same columns of several rows.
+#[cfg_attr(not(x86_64_host), allow(dead_code, reason = "what takes them whole is there alone"))]
 pub(crate) struct Columns<'p> {
     memory: &'p Pieces,
     width: usize,
@@ -167,6 +168,7 @@ pub(crate) struct Columns<'p> {
     rows: usize,
 }
 
+#[cfg_attr(not(x86_64_host), allow(dead_code, reason = "as above"))]
 impl Columns<'_> {
     /// How many columns there are.
     pub(crate) fn len(&self) -> usize {
@@ -185,6 +187,7 @@ impl Columns<'_> {
 
 /// Calls `part` with pieces of the `rows` rows that `out` is made of, which are the same `piece` columns of all of them, and with the number of the first column and a piece of `scratch` that no other
 /// thread has: it is cut into `slots`, one more than there are threads.
+#[cfg_attr(not(x86_64_host), allow(dead_code, reason = "as above"))]
 pub(crate) fn share_columns(
     executor: Option<&dyn Executor>,
     out: &mut [f32],

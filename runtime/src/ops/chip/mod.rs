@@ -15,10 +15,18 @@ pub(crate) const SOFT_FLOAT: bool = cfg!(all(
 ));
 
 #[cfg(not(all(target_arch = "arm", target_os = "none", target_abi = "eabihf")))]
-#[cfg_attr(x86_64_host, allow(dead_code, unused_imports, reason = "the baseline there needs a part of it"))]
+#[cfg_attr(any(x86_64_host, aarch64_host), allow(dead_code, unused_imports, reason = "the kernels there need a part of it"))]
 mod any;
-#[cfg(not(any(x86_64_host, all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))))]
+#[cfg(not(any(x86_64_host, aarch64_host, all(target_arch = "arm", target_os = "none", target_abi = "eabihf"))))]
 pub(crate) use any::*;
+#[cfg(aarch64_host)]
+#[cfg_attr(
+    not(all(feature = "f32", feature = "f16", feature = "bf16")),
+    allow(dead_code, unused_imports, unused_variables, reason = "a build with some of the element types has kernels for all")
+)]
+mod aarch64;
+#[cfg(aarch64_host)]
+pub(crate) use aarch64::*;
 #[cfg(x86_64_host)]
 #[cfg_attr(
     not(all(feature = "llama", feature = "f32", feature = "f16", feature = "bf16", feature = "q8", feature = "q4")),
