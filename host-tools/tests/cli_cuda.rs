@@ -2,9 +2,13 @@
 #![cfg(feature = "cuda")]
 
 mod cli_support;
+#[path = "cli_support/http.rs"]
+mod http;
 
 use cli_support::{Ran, Shape, any, checkpoint, dmexp, folder, line, shared, stories, tiny};
 use dmexp_mockcuda::{FOLDER, INCOMPLETE};
+use http::{Server, ask};
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 
@@ -171,6 +175,25 @@ fn every_command_gives_what_it_gives_on_the_processor() {
     assert_eq!(ran["device"], "cuda:0");
     let ran = mocked(driver, folder, "generate --export tiny.dmexp --prompt abc --temp 0 --steps 4 --json").json();
     assert_eq!(ran["device"], "cpu");
+}
+
+#[test]
+fn a_server_on_a_gpu_gives_the_text_of_one_on_the_processor() {
+    let Some(driver) = stand_in() else { return };
+    let folder = folder();
+    let folder = folder.path();
+    tiny(folder);
+    let texts = |device: &[&str]| {
+        let server = Server::start_with(folder, &[&["--export", "tiny.dmexp"], device].concat(), &[("LD_LIBRARY_PATH", driver)]);
+        let bodies = [
+            json!({ "prompt": "abc", "max_tokens": 12, "temperature": 0 }),
+            json!({ "prompt": "abcd efgh", "max_tokens": 12, "seed": 3 }),
+            json!({ "prompt": ["a", "bc"], "max_tokens": 5, "seed": 4, "n": 2 }),
+        ];
+        bodies.map(|body| ask(server.address, "/v1/completions", &body).json(200)["choices"].clone())
+    };
+    assert_eq!(texts(&["--device", "cuda"]), texts(&["--parallel", "1"]));
+    mocked(driver, folder, "serve --export tiny.dmexp --port 0 --device cuda --parallel 2").refused(1, &["a GPU has room for one text"]);
 }
 
 #[test]

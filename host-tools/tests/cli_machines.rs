@@ -128,8 +128,8 @@ fn what_cannot_be_compared_has_an_exit_code_of_its_own() {
     with("--export a.bin --device cpu --tokens 1").refused(2, &["a.bin"]);
     with("--export a.dmexp --device cpu --tokens 256").refused(2, &["256"]);
     with("--export a.dmexp --device cpu --tokens 1 --text text.txt").refused(2, &["--text"]);
-    with("--export a.dmexp --device cuda --tokens 1").refused(2, &["GPU"]);
-    with("--export a.dmexp --device cpu --tokens 1 --reference cuda").refused(2, &["GPU"]);
+    with("--export a.dmexp --device cuda:x --tokens 1").refused(2, &["GPU", "cuda:0"]);
+    with("--export a.dmexp --device cpu --tokens 1 --reference cuda:").refused(2, &["GPU", "cuda:0"]);
     with("--export a.dmexp --device qemu:nothing --tokens 1").refused(2, &["nothing", "an386"]);
     with("--export a.dmexp --device qemu:an386 --tokens 1").refused(2, &["cargo xtask probe an386"]);
     with("--export a.dmexp --device qemu:an386:none.elf --tokens 1").refused(2, &["none.elf", "cargo xtask probe an386"]);

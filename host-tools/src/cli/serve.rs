@@ -6,6 +6,7 @@ use super::dormouse_run::DormouseRunArgs;
 use super::failure::{Outcome, request};
 use super::generate::note;
 use super::model::{ModelArgs, Opened};
+use super::run_on::{Processor, RunOn, gpu_line};
 use clap::Args;
 use dmexp::simd::Level;
 use dmexp_format::KvDType;
@@ -24,6 +25,7 @@ use std::time::Duration;
 Examples:
   dmexp serve --export smollm2.dmexp
   dmexp serve --export a.dmexp --export b.dmexp --port 9000 --parallel 8 --context 1024
+  dmexp serve --export smollm2.dmexp --device cuda
   dmexp serve --export smollm2.dmexp --host 0.0.0.0 --api-key \"$(cat key)\"
   curl http://127.0.0.1:8000/v1/completions -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32, \"seed\": 1}'
   curl -N http://127.0.0.1:8000/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"stream\": true}'")]
@@ -43,9 +45,11 @@ pub(crate) struct Serve {
     /// How keys and values are kept: f32, f16 in half the memory, or q8 in a little more than a quarter
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = args::kv)]
     kv: KvDType,
-    /// How many texts of a model are computed at the same time: memory for them is taken at the start
-    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=64))]
-    parallel: u32,
+    #[command(flatten)]
+    on: RunOn,
+    /// How many texts of a model are computed at the same time: memory for them is taken at the start [default: 4; a GPU has room for 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    parallel: Option<u32>,
     /// How many texts of a model may wait for memory; more are refused with 503
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     queue: u32,
@@ -132,9 +136,18 @@ impl Serve {
             dormouse: DormouseRunArgs::default(),
         };
         let opened: &'static Opened = Box::leak(Box::new(arguments.open()?));
-        let model = Box::leak(Box::new(arguments.model(opened)?));
+        let gpu = self.on.device != Processor::Cpu;
+        let parallel = self.parallel.unwrap_or(if gpu { 1 } else { 4 });
+        if gpu && parallel > 1 {
+            return Err(request("a GPU has room for one text at a time", "leave --parallel or --device out"));
+        }
+        let model = if gpu { *arguments.cpu(opened, self.on)?.model() } else { arguments.model(opened)? };
+        if let Some(line) = gpu_line(opened) {
+            note(format_args!("{line}"));
+        }
+        let model = Box::leak(Box::new(model));
         let id = export.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let template = own_template(opened, self.chat_template.as_deref())?;
-        Ok(Served { id, loaded: &opened.loaded, model, template, parallel: self.parallel })
+        Ok(Served { id, loaded: &opened.loaded, model, template, parallel })
     }
 }

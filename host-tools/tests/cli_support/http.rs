@@ -21,7 +21,13 @@ pub(crate) struct Server {
 impl Server {
     /// `dmexp serve` at a free port.
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(folder, arguments, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) fn start_with(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
         let mut command = dmexp(folder);
+        command.envs(settings.iter().copied());
         command.arg("serve").args(["--port", "0"]).args(arguments).env_remove("DMEXP_API_KEY");
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
