@@ -83,6 +83,22 @@ fn a_text_is_the_same_from_generate_and_served_streamed_or_not_alone_or_among_ot
             scope.spawn(move || (0..3).for_each(|_| check(body, alone)));
         }
     });
+    // Probabilities, too, whatever the text was drawn with.
+    for temp in ["0", "1.5"] {
+        let settings = ["--prompt", PROMPT, "--steps", "10", "--seed", "3", "--temp", temp, "--top-p", "1", "--logprobs", "2"];
+        let alone = generated(folder.path(), &settings);
+        let temperature: f32 = temp.parse().unwrap();
+        let body = json!({ "prompt": PROMPT, "max_tokens": 10, "seed": 3, "temperature": temperature, "logprobs": 2 });
+        let reply = ask(server.address, "/v1/completions", &body).json(200);
+        let told = alone["logprobs"].as_array().unwrap();
+        let logprobs: Vec<&Value> = told.iter().map(|entry| &entry["logprob"]).collect();
+        assert_eq!(json!(logprobs), reply["choices"][0]["logprobs"]["token_logprobs"]);
+        let tokens: Vec<&Value> = told.iter().map(|entry| &entry["token"]).collect();
+        assert_eq!(json!(tokens), alone["tokens"]);
+        let likeliest: Vec<&Value> = told.iter().map(|entry| &entry["likeliest"][0]["token"]).collect();
+        assert_eq!(tokens == likeliest, temp == "0");
+    }
+    run(folder.path(), &["generate", "--export", "m.dmexp", "--logprobs", "2"]).refused(2, &["--json"]);
     // All of them in one request.
     let body = json!({ "prompt": prompts, "max_tokens": 30, "seed": 5 });
     let together = ask(server.address, "/v1/completions", &body).json(200);

@@ -4,6 +4,7 @@ use super::args;
 use super::dormouse_run;
 use super::failure::{Failure, Outcome, request};
 use super::figures::Pace;
+use super::logprobs;
 use super::model::{ModelArgs, encode, needed};
 use super::output::{bytes, count, float, json};
 use super::run_on::{RunOn, gpu_line};
@@ -95,6 +96,9 @@ pub(crate) struct Generate {
     /// Prints one JSON object at the end, with the tokens, instead of the text as it comes
     #[arg(long)]
     json: bool,
+    /// With --json: tells how probable each new token was (natural logarithms, by the model's own logits), and the N likeliest in its place
+    #[arg(long, value_name = "N", requires = "json", value_parser = args::number, allow_negative_numbers = true)]
+    logprobs: Option<u32>,
     /// Holds a conversation: each line of stdin is a turn (one that ends with \ goes on in the next), put into the model's chat template
     #[arg(long, conflicts_with_all = ["prompt_file", "positions", "no_echo", "json"])]
     chat: bool,
@@ -234,12 +238,16 @@ pub(crate) fn run(command: &Generate) -> Outcome {
     let prefill = Pace { tokens: run.fed, seconds: run.prefill };
     let decode = Pace { tokens: run.decoded, seconds: run.decode };
     if command.json {
+        let told = command.logprobs.filter(|_| !run.tokens.is_empty());
+        let told = told.map(|count| logprobs::of(&mut session, &known, &run.tokens, count)).transpose();
+        let told = told.map_err(|error| Failure::Told(opened.loaded.explain(error)))?;
         json(&json!({
             "export": command.model.export.to_string_lossy(),
             "prompt": String::from_utf8_lossy(&prompt),
             "prompt_tokens": known,
             "text": text.shown,
             "tokens": run.tokens,
+            "logprobs": told,
             "stop": { "reason": run.stop.0, "token": run.stop.1 },
             "settings": {
                 "temp": float(settings.temperature),

@@ -26,6 +26,7 @@ mod header;
 mod info;
 mod layers;
 mod logits;
+mod logprobs;
 mod man;
 mod model;
 mod new;

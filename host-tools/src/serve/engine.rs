@@ -4,8 +4,9 @@
 use super::grammar::{Bytes, Progress};
 use super::job::{Candidate, Chosen, Event, Finish, Generate, Job, Work};
 use super::meters::Meters;
-use super::shape::{logprobs, mask};
+use super::shape::mask;
 use crate::error::{Class, Error, Result};
+use crate::logprobs::logprobs;
 use dmexp::format::Error as FormatError;
 use dmexp::tokenizer::Tokenizer;
 use dmexp::{Batch, Model, Part, Sampler, Session};
