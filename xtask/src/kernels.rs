@@ -38,12 +38,13 @@ const BLOCKS_OF_SM_75: u32 = 16;
 /// What a block takes of the shared memory besides its own.
 const SHARED_OF_SYSTEM: u32 = 1024;
 
-/// Whether a line of PTX has an instruction that is contracted, approximate, flushes subnormals, or adds in no fixed order.
+/// Whether a line of PTX has an instruction that is contracted or that the assembler may contract (one without a rounding), that is approximate, flushes subnormals, or adds in no fixed order.
 fn is_not_canonical(line: &str) -> bool {
     let Some(operation) = line.split_whitespace().find(|word| !word.starts_with('@')) else { return false };
     let contracted = operation.starts_with("fma.") || operation.starts_with("mad.") && operation.contains(".f");
+    let may_be_contracted = ["add.f", "sub.f", "mul.f"].iter().any(|word| operation.starts_with(word));
     let unordered = operation.starts_with("atom.") || operation.starts_with("red.");
-    contracted || unordered || [".ftz", ".approx", ".full"].iter().any(|word| operation.contains(word))
+    contracted || may_be_contracted || unordered || [".ftz", ".approx", ".full"].iter().any(|word| operation.contains(word))
 }
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
@@ -268,9 +269,14 @@ mod tests {
 
     #[test]
     fn what_is_not_canonical_is_refused() {
-        for line in
-            ["\tfma.rn.f32 \t%f1, %f2;", "@%p1 mad.rn.f32 %f1;", "add.ftz.f32 %f1;", "rcp.approx.f32 %f1;", "red.global.add.f32 [%rd1];"]
-        {
+        for line in [
+            "\tfma.rn.f32 \t%f1, %f2;",
+            "@%p1 mad.rn.f32 %f1;",
+            "add.ftz.f32 %f1;",
+            "rcp.approx.f32 %f1;",
+            "red.global.add.f32 [%rd1];",
+            "mul.f32 %f1;",
+        ] {
             assert!(is_not_canonical(line), "{line}");
         }
         for line in
