@@ -238,3 +238,34 @@ fn completions_and_manual_pages_know_every_command() {
     }
     line(folder.path(), "man --out nowhere").refused(1, &["nowhere"]);
 }
+
+#[test]
+fn a_text_has_bits_a_byte_and_a_perplexity() {
+    let folder = folder();
+    tiny(folder.path());
+    let text = "the quick brown fox, the lazy dog and a window or two more than one";
+    fs::write(folder.path().join("text"), text).unwrap();
+    let report = line(folder.path(), "score --export tiny.dmexp --text text --json").json();
+    let score = &report["scores"][0];
+    let figure = |name: &str| score[name].as_f64().unwrap();
+    // Every byte is a token, and a token before them begins each window.
+    assert_eq!((figure("bytes_scored"), figure("tokens_scored"), figure("windows")), (text.len() as f64, text.len() as f64, 3.0));
+    // Of each position the probabilities as the logits give them.
+    let bytes = text.as_bytes();
+    let mut bits = 0.0;
+    for window in bytes.chunks(31) {
+        let ids: Vec<String> = std::iter::once(0).chain(window.iter().copied()).map(|byte| byte.to_string()).collect();
+        line(folder.path(), &format!("logits --export tiny.dmexp --tokens {} --out logits.f32", ids.join(","))).ok();
+        let logits = fs::read(folder.path().join("logits.f32")).unwrap();
+        for (row, next) in logits.chunks(256 * 4).zip(window) {
+            let row: Vec<f64> = row.chunks(4).map(|bytes| f64::from(f32::from_le_bytes(bytes.try_into().unwrap()))).collect();
+            bits += (row.iter().map(|logit| logit.exp()).sum::<f64>().ln() - row[usize::from(*next)]) / std::f64::consts::LN_2;
+        }
+    }
+    assert!((figure("bits_per_byte") - bits / bytes.len() as f64).abs() < 1e-9, "{score}");
+    assert!((figure("perplexity") - (bits / bytes.len() as f64).exp2()).abs() < 1e-6, "{score}");
+    let said = line(folder.path(), "perplexity --export tiny.dmexp --text text --threads 2").ok();
+    assert!(said.text().contains(&format!("perplexity {:.3} over 67 tokens", figure("perplexity"))), "{said:?}");
+    fs::write(folder.path().join("none"), "").unwrap();
+    line(folder.path(), "perplexity --export tiny.dmexp --text none").refused(1, &["nothing to score"]);
+}

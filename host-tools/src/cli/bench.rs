@@ -104,13 +104,7 @@ pub(crate) fn run(command: &Bench) -> Outcome {
         repetitions: command.repetitions,
         dormouse: command.dormouse.options(),
     };
-    let hidden = command.quiet || command.json || command.csv;
-    let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}") {
-        bar.set_style(style);
-    }
-    bar.set_message("measuring");
+    let bar = bar(command.quiet || command.json || command.csv, "measuring");
     #[cfg(feature = "cuda")]
     if let Processor::Cuda(number) = command.on.device {
         return super::bench_cuda::run(command, number, &loaded, &bar);
@@ -128,4 +122,14 @@ pub(crate) fn run(command: &Bench) -> Outcome {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
+}
+
+/// A bar for progress on stderr, which says what is done.
+pub(super) fn bar(hidden: bool, what: &'static str) -> ProgressBar {
+    let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(None, target).with_message(what);
+    match ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
 }

@@ -78,6 +78,7 @@ enum Command {
     Tokenize(tokenize::Tokenize),
     Detokenize(detokenize::Detokenize),
     Logits(logits::Logits),
+    #[command(visible_alias = "perplexity")]
     Score(score::Score),
     Bench(bench::Bench),
     Plan(plan::PlanArgs),

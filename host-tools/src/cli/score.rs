@@ -1,5 +1,6 @@
 //! `dmexp score`: how well a model foretells a text.
 
+use super::bench::bar;
 use super::dormouse_run;
 use super::failure::{Outcome, request};
 use super::logits::{Convention, rows, told_apart};
@@ -8,19 +9,21 @@ use super::output::{count, float, json};
 use super::run_on::RunOn;
 use clap::Args;
 use dmexp::Sampler;
-use dmexp_tools::decode::Decoder;
+use dmexp_tools::compare::log_normaliser;
+use dmexp_tools::decode::{Decoder, physical_cores};
 use dmexp_tools::error::Error;
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-/// Say how many bits a byte of a text costs a model
+/// Say how well a model foretells a text: bits a byte, and perplexity
 ///
-/// The text is cut into windows as long as the context; the first token of a window has nothing before it and is not scored, unless the model has a token that begins a text. A model of
+/// The fewer bits a byte of the text costs the model, the better; the perplexity, of a token, compares models of one tokenizer only. The text is cut into windows as long as the context; the first token of a window has nothing before it and is not scored, unless the model has a token that begins a text. A model of
 /// dormouse has two figures: by prefix, which is what generation sees, and by the full window, as dormouse's own evaluation has it, where bytes that come after a position help to foretell it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  dmexp perplexity --export stories.dmexp --text held-out.txt
   dmexp score --export latest.bf16.dmexp --text held-out.txt
   dmexp score --export latest.bf16.dmexp --text held-out.txt --convention prefix --context 128 --json")]
 pub(crate) struct Score {
@@ -37,6 +40,9 @@ pub(crate) struct Score {
     /// Prints JSON
     #[arg(long)]
     json: bool,
+    /// Shows no progress
+    #[arg(long)]
+    quiet: bool,
 }
 
 /// What a convention gave.
@@ -46,6 +52,17 @@ struct Figure {
     bytes: u64,
     tokens: u64,
     windows: u64,
+}
+
+impl Figure {
+    fn bits_per_byte(&self) -> f64 {
+        self.bits / self.bytes as f64
+    }
+
+    /// How many tokens that are equally likely would be as hard to tell apart.
+    fn perplexity(&self) -> f64 {
+        (self.bits / self.tokens as f64).exp2()
+    }
 }
 
 /// Runs the command.
@@ -58,6 +75,8 @@ pub(crate) fn run(command: &Score) -> Outcome {
         None if dormouse => vec![Convention::Prefix, Convention::Full],
         None => vec![Convention::Prefix],
     };
+    let threads = command.model.threads.map_or_else(physical_cores, |threads| threads as usize);
+    let bar = bar(command.quiet || command.json, "scoring");
     let mut figures = Vec::new();
     let mut settings = (None, json!(null));
     for convention in conventions {
@@ -70,6 +89,8 @@ pub(crate) fn run(command: &Score) -> Outcome {
         let room = (model.context() as usize).saturating_sub(usize::from(bos.is_some())).max(1);
         let mut figure = Figure { convention, bits: 0.0, bytes: 0, tokens: 0, windows: 0 };
         let mut session = cpu.session(Sampler::greedy())?;
+        bar.set_length(tokens.len() as u64);
+        bar.set_position(0);
         for window in tokens.chunks(room) {
             Decoder::reset(&mut session);
             figure.windows += 1;
@@ -77,9 +98,10 @@ pub(crate) fn run(command: &Score) -> Outcome {
             let mut score = |position: u32, logits: &[f32]| -> Result<(), Error> {
                 if let Some(next) = window.get(position as usize + 1) {
                     let this = window.get(position as usize).copied().unwrap_or_default();
-                    figure.bits += bits(logits, *next);
+                    figure.bits += bits(logits, *next, threads);
                     figure.bytes += model.tokenizer().decode(this, *next).as_bytes().len() as u64;
                     figure.tokens += 1;
+                    bar.inc(1);
                 }
                 Ok(())
             };
@@ -93,12 +115,14 @@ pub(crate) fn run(command: &Score) -> Outcome {
         }
         figures.push(figure);
     }
+    bar.finish_and_clear();
     let total = text.len() as u64;
     if command.json {
         let scores = figures.iter().map(|figure| {
             json!({
                 "convention": figure.convention.name(),
-                "bits_per_byte": figure.bits / figure.bytes as f64,
+                "bits_per_byte": figure.bits_per_byte(),
+                "perplexity": figure.perplexity(),
                 "bytes_scored": figure.bytes,
                 "tokens_scored": figure.tokens,
                 "windows": figure.windows,
@@ -119,9 +143,10 @@ pub(crate) fn run(command: &Score) -> Outcome {
             Convention::Prefix => "prefix",
             Convention::Full => "full window (dormouse's evaluation)",
         };
-        let bits = float((figure.bits / figure.bytes as f64) as f32);
+        let bits = float(figure.bits_per_byte() as f32);
+        let tokens = format!("perplexity {:.3} over {}", figure.perplexity(), count(figure.tokens, "token"));
         let windows = count(figure.windows, "window");
-        writeln!(stdout, "{name}: {bits} bits a byte, over {} of {total} bytes in {windows}", figure.bytes)?;
+        writeln!(stdout, "{name}: {bits} bits a byte, over {} of {total} bytes in {windows}; {tokens}", figure.bytes)?;
     }
     if let Some(line) = settings.0 {
         writeln!(stdout, "{line}")?;
@@ -130,9 +155,7 @@ pub(crate) fn run(command: &Score) -> Outcome {
 }
 
 /// How many bits `token` costs: the negative logarithm of its probability, in double precision.
-fn bits(logits: &[f32], token: u32) -> f64 {
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let total: f64 = logits.iter().map(|logit| (f64::from(*logit) - f64::from(largest)).exp()).sum();
+fn bits(logits: &[f32], token: u32, threads: usize) -> f64 {
     let own = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
-    (total.ln() + f64::from(largest) - f64::from(own)) / std::f64::consts::LN_2
+    (log_normaliser(logits, threads) - f64::from(own)) / std::f64::consts::LN_2
 }

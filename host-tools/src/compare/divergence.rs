@@ -1,6 +1,8 @@
 //! The divergence of logits: what a narrower element type changes, summed up over positions. Every report of fidelity counts with this module, so that figures can be compared.
 //!
-//! All sums are in f64 with `libm`'s exp and log, in the order of the positions: the same logits give the same figures on every machine.
+//! All sums are in f64 with exp and log of our own or `libm`'s, in the order of the positions: the same logits give the same figures on every machine.
+
+use super::normaliser::log_normaliser;
 
 /// Collects positions; [`Meter::divergence`] gives the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,7 +50,7 @@ impl Meter {
         if reference.len() != logits.len() || reference.is_empty() {
             return false;
         }
-        let (base, other) = (log_normaliser(reference), log_normaliser(logits));
+        let (base, other) = (log_normaliser(reference, 1), log_normaliser(logits, 1));
         let (mut kl, mut delta) = (0.0, 0.0);
         for (a, b) in reference.iter().zip(logits) {
             let (a, b) = (f64::from(*a), f64::from(*b));
@@ -101,13 +103,6 @@ pub fn best(logits: &[f32]) -> Option<u32> {
         }
     }
     best.map(|(token, _)| token)
-}
-
-/// log(sum of e^x): a logit less this is the log of its probability.
-fn log_normaliser(logits: &[f32]) -> f64 {
-    let most = logits.iter().fold(f32::NEG_INFINITY, |most, logit| most.max(*logit));
-    let most = f64::from(most);
-    most + libm::log(logits.iter().map(|logit| libm::exp(f64::from(*logit) - most)).sum())
 }
 
 #[cfg(test)]

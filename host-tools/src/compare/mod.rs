@@ -4,6 +4,7 @@ pub mod divergence;
 pub mod dtypes;
 pub mod heat;
 pub mod machines;
+mod normaliser;
 mod plot;
 pub mod side;
 pub mod transcript;
@@ -12,5 +13,6 @@ mod windows;
 
 pub use divergence::{Divergence, Meter};
 pub use dtypes::{Comparison, Measured, Request, Row, dtypes};
+pub use normaliser::log_normaliser;
 pub use plot::svg;
 pub use windows::windows;
