@@ -4,6 +4,7 @@ pub(crate) mod chip;
 mod dormouse;
 mod export;
 mod host;
+mod peers;
 
 use crate::failure::{Failure, Outcome};
 use serde_json::{Value, json};
@@ -20,6 +21,8 @@ Options:
   --only PATTERN   Only rows whose id contains PATTERN; * stands for any run of characters
   --json FILE      Also write the rows as a JSON list of {id, value, unit}
   --list           Print the ids and units without measuring
+  --peers          Measure llama.cpp and candle beside this machine's own rates, on the same models: gets and builds them first,
+                   under target/peers. With DMEXP_SMOLLM2 naming SmolLM2's GGUF file, on that too. PATTERN is of model and type
 ";
 
 /// What a measurement yields: an id that never changes once published, and a unit.
@@ -47,14 +50,18 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let mut parser = lexopt::Parser::from_args(words);
     let mut pattern = String::new();
     let mut json_path = None;
-    let mut list = false;
+    let (mut list, mut peers) = (false, false);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("only") => pattern = parser.value()?.string()?,
             Long("json") => json_path = Some(PathBuf::from(parser.value()?)),
             Long("list") => list = true,
+            Long("peers") => peers = true,
             other => return Err(other.unexpected().into()),
         }
+    }
+    if peers {
+        return peers::main(&pattern, list, json_path);
     }
     let mut chosen = chip::measurements();
     chosen.extend(crate::networks::measurements());

@@ -6,6 +6,7 @@ use crate::models::{self, Source};
 use crate::{paths, process};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Runs of which the median counts.
 const RUNS: usize = 5;
@@ -17,7 +18,7 @@ const USUAL: &[&str] = &["--steps", "200"];
 const SMOLLM2_RUN: &[&str] = &["--steps", "32", "--prompt", "Once", "--context", "256"];
 
 /// Names `SmolLM2`'s GGUF file, which is not part of the repository: without it there are no rows of it.
-const SMOLLM2: &str = "DMEXP_SMOLLM2";
+pub(super) const SMOLLM2: &str = "DMEXP_SMOLLM2";
 
 const DTYPES: &[&str] = &["f32", "f16", "bf16"];
 
@@ -33,7 +34,57 @@ pub(crate) fn measurements() -> Vec<Measurement> {
             all.push(decode("smollm2", dtype, SMOLLM2_RUN, Box::new(move || smollm2(&gguf, dtype))));
         }
     }
+    all.push(busy_core());
     all
+}
+
+/// Decoding on two threads while another program keeps one core busy, beside decoding on one thread of a quiet machine. On a machine that is not quiet itself the figure means nothing.
+fn busy_core() -> Measurement {
+    let rows = vec![RowSpec { id: "host/s15/f32/t2_beside_a_busy_core_of_t1".to_owned(), unit: "of 1" }];
+    let measure = || {
+        let file = made_model("f32")?;
+        let mut shares = Vec::new();
+        for _ in 0..RUNS {
+            let quiet = bench(&file, "1")?;
+            let busy = Busy::begin()?;
+            let beside = bench(&file, "2")?;
+            drop(busy);
+            shares.push(beside / quiet);
+        }
+        shares.sort_by(f64::total_cmp);
+        Ok(vec![shares[RUNS / 2]])
+    };
+    Measurement { rows, measure: Box::new(measure) }
+}
+
+/// The rate of decoding, by `dmexp bench`.
+fn bench(file: &Path, threads: &str) -> Outcome<f64> {
+    let mut command = models::dmexp()?;
+    command.args(["bench", "--json", "--pp", "0", "--tg", "200", "--repetitions", "3", "--threads", threads, "--export"]);
+    let report: serde_json::Value = serde_json::from_str(&process::capture(command.arg(file))?)
+        .map_err(|error| Failure::cannot_run(format!("cannot read what `dmexp bench` prints: {error}")))?;
+    report["rows"][0]["rate"].as_f64().ok_or_else(|| Failure::cannot_run("`dmexp bench --json` names no rate"))
+}
+
+/// A program that keeps the first core busy until this is dropped.
+struct Busy(std::process::Child);
+
+impl Busy {
+    fn begin() -> Outcome<Self> {
+        let mut command = Command::new("taskset");
+        command.args(["--cpu-list", "0", "sh", "-c", "while :; do :; done"]);
+        let child =
+            command.spawn().map_err(|error| Failure::cannot_run(format!("cannot start `{}`: {error}", process::shown(&command))))?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // It ends by nothing else, and there is nobody to tell if it cannot be ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Decoding from the beginning of a text, greedily, on one thread.
