@@ -5,7 +5,7 @@ use crate::device::{Build, Device, Outcome};
 use crate::models::{Kind, Made, ODD};
 use dmexp::format::arch::llama::{LlamaConfig, RopeLayout, TensorKind};
 use dmexp::format::{DType, KvDType};
-use dmexp_kernels::plan::SHARED_BY_DEFAULT;
+use dmexp_kernels::plan::{NOT_FINITE, SHARED_BY_DEFAULT};
 use dmexp_kernels::{COLUMNS, Kernel};
 
 /// The token that greedy choice takes after these logits.
@@ -143,6 +143,27 @@ fn tokens_that_are_not_given_are_the_likeliest() {
     let piece = decoder.plan().tokens();
     assert_eq!(decoder.words(piece, 20).unwrap(), tokens);
     assert_eq!(made.expected(KvDType::F16, &tokens).last(), Some(&decoder.words(decoder.plan().logits(), 101).unwrap()));
+}
+
+#[test]
+fn of_equal_logits_the_lowest_token_is_chosen_and_what_is_no_number_is_said() {
+    let config = LlamaConfig { tied_embeddings: false, vocab_size: 300, ..ODD };
+    let made = || Made::new(config, |_, _| (DType::F32, 0));
+    for (made, pick, state) in [
+        (made().filled(TensorKind::Output, 0.0), 0, [2, 2, 0]),
+        (made().filled(TensorKind::Norm, f32::INFINITY), NOT_FINITE, [2, 2, 1]),
+        (made().filled(TensorKind::Output, f32::NAN), NOT_FINITE, [2, 2, 1]),
+    ] {
+        let mut decoder = Decoder::new(Build::Plain.program(), 0, &made, (4, KvDType::F32), SHARED_BY_DEFAULT).unwrap();
+        decoder.begin(&made.tokens(2)).unwrap();
+        for _ in 0..2 {
+            decoder.step().unwrap();
+        }
+        let (of_picks, of_state, of_tokens) = (decoder.plan().picks(), decoder.plan().state(), decoder.plan().tokens());
+        assert_eq!(decoder.words(of_picks, 2).unwrap(), [pick; 2]);
+        assert_eq!(decoder.words(of_state, 3).unwrap(), state);
+        assert_eq!(decoder.words(of_tokens, 3).unwrap()[2], 0);
+    }
 }
 
 /// 64 positions, or what `DMEXP_KERNELS_POSITIONS` says: `cargo xtask test` takes the whole context, 256.

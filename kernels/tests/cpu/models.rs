@@ -136,6 +136,14 @@ impl Made {
         ))
     }
 
+    /// The same model with one number everywhere in a tensor of `f32`.
+    pub(crate) fn filled(mut self, kind: TensorKind, value: f32) -> Self {
+        let tensor = &mut self.tensors[self.config.tensor_number(kind, 0) as usize];
+        assert_eq!(tensor.dtype, DType::F32);
+        tensor.bytes = value.to_le_bytes().repeat(tensor.dims.count() as usize);
+        self
+    }
+
     /// The tensors where they lie, in the file's order, rotation frequencies last.
     pub(crate) fn views(&self) -> Vec<TensorView<'_>> {
         let views = self.tensors.iter().zip(0..).map(|(tensor, number)| {
