@@ -4,6 +4,7 @@ use super::*;
 use crate::export::tests::bits;
 use dmexp::simd::Level;
 use dmexp_format::crc32;
+use std::fmt::Write as _;
 
 /// Large enough for its matrices to be shared, with rows that fill no register.
 const SHAPE: Shape =
@@ -56,7 +57,7 @@ fn levels_threads_and_blocks_change_no_bit_of_a_model_of_any_type() {
             for (way, threads, alone) in WAYS {
                 let found = logits(&loaded, &tokens, kv, threads, alone.min(tokens.len()));
                 let bytes: Vec<u8> = found.iter().flat_map(|bits| bits.to_le_bytes()).collect();
-                row += &format!("{:>20}", format!("{:08x}", crc32::checksum(&[&bytes])));
+                let _ = write!(row, "{:>20}", format!("{:08x}", crc32::checksum(&[&bytes])));
                 assert!(found == expected, "{dtype}, kv {kv:?}, {}, {way}", level.name());
             }
             println!("{row}");
