@@ -1,10 +1,10 @@
 //! The probabilities that are told beside a token. Called by `dmexp generate --logprobs` and by the server.
 
+use crate::compare::log_normaliser;
+
 /// Natural logarithms of probabilities by `logits`: that of `chosen`, and those of the `count` likeliest tokens, the likeliest first (the lowest token first where they are equal).
 pub fn logprobs(logits: &[f32], chosen: u32, count: usize) -> (f64, Vec<(u32, f64)>) {
-    let highest = logits.iter().copied().fold(f32::MIN, f32::max);
-    let sum: f64 = logits.iter().map(|logit| libm::exp(f64::from(*logit) - f64::from(highest))).sum();
-    let log_sum = libm::log(sum) + f64::from(highest);
+    let log_sum = log_normaliser(logits, 1);
     let logprob = |token: u32| logits.get(token as usize).map_or(f64::NEG_INFINITY, |logit| f64::from(*logit) - log_sum);
     let mut order: Vec<u32> = (0..logits.len() as u32).collect();
     let by_logit = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));

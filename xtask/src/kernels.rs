@@ -1,7 +1,7 @@
 //! `cargo xtask kernels`: makes the PTX of `kernels/` with the compiler that is pinned here, and weighs it with the assembler of every architecture. No GPU is needed.
 
 use crate::failure::{Failure, Outcome};
-use crate::{paths, process};
+use crate::{paths, process, setup};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -86,6 +86,7 @@ fn compiler() -> Outcome<PathBuf> {
     let tools = folder.join("nvidia/cu13");
     if !tools.join("bin/ptxas").is_file() {
         println!("getting the CUDA compiler from PyPI");
+        setup::machine_package("python3-pip", || process::capture(Command::new("python3").args(["-m", "pip", "--version"])).is_ok())?;
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]).arg(&folder).args(PACKAGES);
         process::run(&mut pip).map_err(|failure| Failure::cannot_run(format!("cannot get the CUDA compiler from PyPI: {failure}")))?;

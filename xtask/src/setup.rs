@@ -318,6 +318,28 @@ fn installed(package: &str) -> bool {
         .is_ok_and(|output| output.status.success() && output.stdout == b"installed")
 }
 
+/// Sees to a package of the machine's own, unless `there` says that what it has is there: installed, as root, on a Debian.
+pub(crate) fn machine_package(package: &str, there: impl Fn() -> bool) -> Outcome {
+    if there() {
+        return Ok(());
+    }
+    debian_tools(&["apt-get"], package)?;
+    if !is_root()? {
+        let advice =
+            format!("{package} is missing; run this as root, then try again:\n  apt-get install --no-install-recommends {package}");
+        return Err(Failure::cannot_run(advice));
+    }
+    println!("installing {package}");
+    with_fresh_lists(|| {
+        process::capture(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args([
+            "install",
+            "--yes",
+            "--no-install-recommends",
+            package,
+        ]))
+    })
+}
+
 /// Does what needs apt's lists of packages; when it fails, because there are none or they are old, once more after fetching them.
 fn with_fresh_lists(action: impl Fn() -> Outcome<String>) -> Outcome {
     let Err(first) = action() else {

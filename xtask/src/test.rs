@@ -79,6 +79,8 @@ fn steps() -> Vec<Step> {
     let mut steps = vec![
         step("setup", HOST, || {
             setup::main(Vec::new())?;
+            // What runs the kernels of GPUs on a processor is compiled with it.
+            setup::machine_package("g++", || process::on_path("c++").is_some())?;
             setup::rust_target(TARGET_OF_32_BITS)?;
             board::ALL.iter().try_for_each(|board| setup::rust_target(board.target))?;
             // Everything that runs beside each other uses it.

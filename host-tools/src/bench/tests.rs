@@ -1,4 +1,4 @@
-//! The figures of the benchmark, on models that were made for it.
+//! The figure in the middle.
 
 use super::*;
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Serve models over HTTP, as OpenAI's API does
 ///
-/// Listens on this machine alone unless --host says otherwise. Routes: /v1/chat/completions, /v1/completions, /v1/models, /v1/logits, /tokenize, /detokenize, /health, /metrics. Requests are computed together, one pass over the weights for all of them, and each gets the text that it would get alone. Ctrl-C or SIGTERM ends the server when requests under way are done, half a minute later at most. One JSON object a request goes to stderr, without anything of its text.
+/// Listens on this machine alone unless --host says otherwise. Routes: /v1/chat/completions, /v1/completions, /v1/models, /v1/logits, /tokenize, /detokenize, /health, /metrics. Requests are computed together, one pass over the weights for all of them, and each gets the text that it would get alone. Ctrl-C or SIGTERM ends the server when requests under way are done, half a minute later at most. JSON lines about requests go to stderr, without anything of their texts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -94,7 +94,7 @@ pub(crate) fn run(command: &Serve) -> Outcome {
     for export in &command.export {
         models.push(command.model(export)?);
     }
-    let api_key = command.api_key.clone().or_else(|| std::env::var("DMEXP_API_KEY").ok()).filter(|key| !key.is_empty());
+    let api_key = command.key()?;
     if let Some(origin) = command.cors.as_deref().filter(|origin| origin.is_empty() || !origin.bytes().all(|byte| byte.is_ascii_graphic()))
     {
         return Err(request(format!("--cors {origin:?} is no origin"), "give one like https://example.org, or *"));
@@ -123,6 +123,16 @@ pub(crate) fn run(command: &Serve) -> Outcome {
 }
 
 impl Serve {
+    /// The key that requests have to send, if any.
+    fn key(&self) -> Outcome<Option<String>> {
+        let variable = || std::env::var_os("DMEXP_API_KEY").filter(|key| !key.is_empty());
+        let Some(key) = self.api_key.clone().map(OsString::from).or_else(variable) else { return Ok(None) };
+        match key.into_string() {
+            Ok(key) if !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(key)),
+            _ => Err(request("the key is empty, or has characters that a header cannot carry", "give one of letters, digits and signs")),
+        }
+    }
+
     /// The model of a file, which stays for as long as the process lives.
     fn model(&self, export: &Path) -> Outcome<Served> {
         let arguments = ModelArgs {

@@ -9,6 +9,7 @@ use super::upload;
 use dmexp::Model;
 use dmexp::accelerator::Accelerator;
 use dmexp::format::Error as FormatError;
+use dmexp::models::llama::Llama;
 use dmexp_kernels::plan::NOT_FINITE;
 use dmexp_kernels::{COLUMNS, PTX, Plan};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,17 +91,18 @@ impl Cuda {
             .spawn(move || serve(ordinal, &ptx, &questions, &replies))
             .map_err(|_| CudaError::Thread)?;
         let link = Link { ask: asks, answers };
-        let Answer::Facts(facts) = link.answer()? else { return Err(CudaError::Thread) };
-        let shared = facts.shared.saturating_sub(STATIC_SHARED);
-        let plan = Plan::new(*network.config(), |number| upload::tensor(network, number), (model.context(), model.kv()), shared)
-            .map_err(CudaError::Refused)?;
-        link.asked(Ask::Take(Box::new(plan.clone())))?;
-        for piece in plan.pieces() {
-            link.asked(Ask::Fill(upload::bytes(network, &plan, piece.contents)?))?;
+        match made_ready(&link, model, network, options.graphs) {
+            Ok((facts, plan)) => {
+                let vocab_size = model.network().vocab_size();
+                Ok(Self { facts, plan, vocab_size, sessions: AtomicU64::new(0), link: Mutex::new(Some(link)), thread: Some(thread) })
+            }
+            Err(error) => {
+                // As when it is dropped: what was taken is given back before this returns.
+                drop(link);
+                let _ = thread.join();
+                Err(error)
+            }
         }
-        let vocab_size = model.network().vocab_size();
-        link.asked(Ask::Begin((vocab_size, model.network().dim()), options.graphs))?;
-        Ok(Self { facts, plan, vocab_size, sessions: AtomicU64::new(0), link: Mutex::new(Some(link)), thread: Some(thread) })
     }
 
     /// What the device is.
@@ -182,6 +184,20 @@ impl Link {
     }
 }
 
+/// Asks for everything up to the first step: what the device is, and what is taken there.
+fn made_ready(link: &Link, model: &Model<'_>, network: &Llama<'_>, graphs: bool) -> Result<(Facts, Plan), CudaError> {
+    let Answer::Facts(facts) = link.answer()? else { return Err(CudaError::Thread) };
+    let shared = facts.shared.saturating_sub(STATIC_SHARED);
+    let plan = Plan::new(*network.config(), |number| upload::tensor(network, number), (model.context(), model.kv()), shared)
+        .map_err(CudaError::Refused)?;
+    link.asked(Ask::Take(Box::new(plan.clone())))?;
+    for piece in plan.pieces() {
+        link.asked(Ask::Fill(upload::bytes(network, &plan, piece.contents)?))?;
+    }
+    link.asked(Ask::Begin((model.network().vocab_size(), model.network().dim()), graphs))?;
+    Ok((facts, plan))
+}
+
 impl Accelerator for Cuda {
     fn begin(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::AcqRel) + 1
@@ -196,6 +212,15 @@ impl Accelerator for Cuda {
     }
 
     fn feed(&self, tokens: &[u32], position: u32) -> Result<(), FormatError> {
+        if tokens.is_empty() {
+            return Err(FormatError::NoPrompt);
+        }
+        if tokens.len() > COLUMNS as usize {
+            return Err(FormatError::PromptTooLong { tokens: tokens.len() as u64, room: COLUMNS.into() });
+        }
+        if let Some(&found) = tokens.iter().find(|token| **token >= self.vocab_size) {
+            return Err(FormatError::Token { found, vocab_size: self.vocab_size });
+        }
         self.ask(Ask::Feed(tokens.to_vec(), position)).map(drop)
     }
 

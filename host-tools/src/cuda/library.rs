@@ -103,7 +103,8 @@ pub(super) fn open(ordinal: u32, driver: u32) -> Result<(std::sync::Arc<CudaCont
     let (major, minor) = context.compute_capability().map_err(failed)?;
     let shared = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN).map_err(failed)?;
     let uuid = context.uuid().map_err(failed)?;
-    let hex = format!("{:032x}", u128::from_be_bytes(uuid.bytes.map(std::ffi::c_char::cast_unsigned)));
+    // The system's char is signed on some processors.
+    let hex = format!("{:032x}", u128::from_be_bytes(uuid.bytes.map(|byte| u8::from_ne_bytes(byte.to_ne_bytes()))));
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| hex.get(range).unwrap_or_default());
     let facts = Facts {
         ordinal,

@@ -8,6 +8,8 @@ use crate::decode::{Cpu, CpuOptions, Decoder, DormouseOptions, Loaded};
 use crate::export::tests::{SMALL, Shape, bits, data, export, open, options, tokenizer};
 use crate::export::{Format, Options as Exported};
 use dmexp::Sampler;
+use dmexp::accelerator::Accelerator;
+use dmexp::format::Error as FormatError;
 use dmexp_format::arch::llama::LlamaConfig;
 use dmexp_format::{DType, KvDType};
 use tempfile::TempDir;
@@ -132,6 +134,21 @@ fn a_device_that_is_not_there_and_kernels_that_are_no_kernels_are_errors() {
     let error = Cuda::new(&model, &Options { ptx, ..Options::default() }).unwrap_err();
     let CudaError::PtxRefused { code: 218, ptx, log, .. } = &error else { panic!("{error}") };
     assert!(ptx == "6.3" && log.contains("no entry embed"), "{error}");
+}
+
+#[test]
+fn tokens_that_cannot_be_fed_are_refused_before_the_device_sees_them() {
+    if !driver() {
+        return;
+    }
+    let (_folder, loaded) = exported(SMALL, DType::F32);
+    let model = loaded.model().unwrap();
+    let cuda = Cuda::new(&model, &Options::default()).unwrap();
+    assert_eq!(cuda.feed(&[], 0), Err(FormatError::NoPrompt));
+    assert!(matches!(cuda.feed(&[1; 9], 0), Err(FormatError::PromptTooLong { tokens: 9, room: 8 })));
+    let vocab_size = model.network().vocab_size();
+    assert_eq!(cuda.feed(&[1, vocab_size], 0), Err(FormatError::Token { found: vocab_size, vocab_size }));
+    assert_eq!(cuda.feed(&[1; 8], 0), Ok(()));
 }
 
 #[test]

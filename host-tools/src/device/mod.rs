@@ -75,7 +75,7 @@ impl Name {
             return Ok(Self::Emulated { board: board.to_owned(), firmware: firmware.map(PathBuf::from) });
         }
         if text == "cuda" || text.starts_with("cuda:") {
-            return Err("a GPU is no board: dmexp generate, logits, score and compare take --device cuda".to_owned());
+            return Err("a GPU is no board: dmexp generate, logits, score, serve, compare and bench take --device cuda".to_owned());
         }
         if text.is_empty() {
             return Err("name a device: qemu:BOARD, or a serial port like /dev/ttyACM0".to_owned());

@@ -230,9 +230,13 @@ impl Engine<'_, '_> {
             let Some(running) = &mut slot.running else { continue };
             let over = match fed {
                 Ok(()) => running.go_on(&mut slot.session, &self.tokenizer, self.meters),
-                Err(error) => Some(Event::Failed(error.to_string())),
+                Err(error) => Some(Event::Failed(Error::from(error).to_string())),
             };
             if let Some(event) = over {
+                // What was not computed is not there to go on from.
+                if matches!(event, Event::Failed(_)) {
+                    slot.session.reset();
+                }
                 let _ = running.job.events.send(event);
                 slot.running = None;
             }
@@ -245,12 +249,12 @@ impl Running {
     fn go_on(&mut self, session: &mut Session<'_>, tokenizer: &Tokenizer<'_>, meters: &Meters) -> Option<Event> {
         let Work::Generate(generate) = &self.job.work else {
             return match self.fresh.take() {
-                Some(Err(error)) => Some(Event::Failed(error.to_string())),
+                Some(Err(error)) => Some(Event::Failed(Error::from(error).to_string())),
                 _ => (session.waiting() == 0).then_some(Event::Done(Finish::Stop)),
             };
         };
         if let Err(error) = self.fresh.take()? {
-            return Some(Event::Failed(error.to_string()));
+            return Some(Event::Failed(Error::from(error).to_string()));
         }
         let model_says = generate.likeliest.map(|count| (self.logits.clone(), count));
         generate.shaping.apply(&mut self.logits, &self.generated);

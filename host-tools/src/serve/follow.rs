@@ -86,8 +86,9 @@ impl Follower {
                 Refusal::new(StatusCode::GATEWAY_TIMEOUT, "the time for this request is over; ask for fewer tokens").with_code("timeout")
             }
         };
-        // A client that has gone needs no answer, and one that does not read gets none.
-        let _ = out.try_send(Err(refusal));
+        // The engine gives the text up now; a client that does not read ends with its connection, and this with it.
+        self.events.close();
+        let _ = out.send(Err(refusal)).await;
     }
 
     async fn text(&mut self, out: &Sender<Answer<Chunk>>) -> Answer<()> {
@@ -168,4 +169,27 @@ fn take(stops: &mut StopStrings<'_>, over: &mut bool, shown: &mut String, text: 
 fn add(shown: &mut String, text: &str) -> Result<(), Infallible> {
     shown.push_str(text);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn an_error_reaches_a_client_that_reads_slowly() {
+        let (events, listener) = tokio::sync::mpsc::unbounded_channel();
+        for _ in 0..2 * WAITING {
+            events.send(Event::Token(Chosen { bytes: b"x".to_vec(), logprob: None, likeliest: Vec::new() })).unwrap();
+        }
+        let start = Instant::now();
+        let terms = Terms { stops: Vec::new(), start, deadline: start + Duration::from_millis(50), meters: Arc::default() };
+        let mut texts = Texts::follow(vec![listener], &terms);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let mut last = None;
+        while let Some(chunk) = texts.chunks.recv().await {
+            last = Some(chunk.is_err());
+        }
+        assert!(last == Some(true) && events.is_closed());
+    }
 }

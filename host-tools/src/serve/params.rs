@@ -187,6 +187,11 @@ fn messages(fields: Fields<'_>) -> Answer<Vec<Message>> {
 
 fn message(place: usize, value: &Value) -> Answer<Message> {
     let at = |field: &str| format!("messages[{place}].{field}");
+    for name in ["tool_calls", "function_call"] {
+        if !value[name].is_null() {
+            return Err(Refusal::field(&at(name), "is not supported by this server").with_code("unsupported_parameter"));
+        }
+    }
     let role = match value["role"].as_str() {
         Some("system" | "developer") => Role::System,
         Some("user") => Role::User,

@@ -14,6 +14,7 @@ use super::{json_response, log};
 use crate::text::encode;
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -113,7 +114,8 @@ async fn models(State(server): State<Arc<Server>>) -> Response {
     json_response(StatusCode::OK, &json!({ "object": "list", "data": data }))
 }
 
-async fn model(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Answer {
+async fn model(State(server): State<Arc<Server>>, id: Result<Path<String>, PathRejection>) -> Answer {
+    let Path(id) = id.map_err(|error| Refusal::request(error.to_string()))?;
     Ok(json_response(StatusCode::OK, &server.model(Some(&id))?.facts(server.started)?))
 }
 
@@ -219,12 +221,12 @@ async fn logits(State(server): State<Arc<Server>>, request: Request) -> Answer {
     let all = timeout_at(Instant::now() + server.options.time_limit, rows(&mut listener)).await;
     let rows = all.map_err(|_| Refusal::new(StatusCode::GATEWAY_TIMEOUT, "the time for this request is over").with_code("timeout"))??;
     if raw {
-        let bytes: Vec<u8> = rows.iter().flatten().flat_map(|logit| logit.to_le_bytes()).collect();
+        let bytes: Vec<u8> = block_in_place(|| rows.iter().flatten().flat_map(|logit| logit.to_le_bytes()).collect());
         return Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response());
     }
     let numbered = tokens.iter().zip(&rows).enumerate();
     let rows: Vec<Row<'_>> = numbered.map(|(position, (token, logits))| Row { position, token: *token, logits }).collect();
-    let text = serde_json::to_vec(&rows).map_err(|error| Refusal::internal(error.to_string()))?;
+    let text = block_in_place(|| serde_json::to_vec(&rows)).map_err(|error| Refusal::internal(error.to_string()))?;
     let head = json!({ "object": "logits", "model": serving.id, "vocab_size": vocab_size }).to_string();
     let mut json = head.trim_end_matches('}').as_bytes().to_vec();
     json.extend_from_slice(b",\"rows\":");

@@ -48,7 +48,7 @@ fn busy_core() -> Measurement {
             let quiet = bench(&file, "1")?;
             let busy = Busy::begin()?;
             let beside = bench(&file, "2")?;
-            drop(busy);
+            busy.end()?;
             shares.push(beside / quiet);
         }
         shares.sort_by(f64::total_cmp);
@@ -76,6 +76,14 @@ impl Busy {
         let child =
             command.spawn().map_err(|error| Failure::cannot_run(format!("cannot start `{}`: {error}", process::shown(&command))))?;
         Ok(Self(child))
+    }
+
+    /// Ends it; refuses what was measured if it had ended before.
+    fn end(mut self) -> Outcome {
+        match self.0.try_wait() {
+            Ok(None) => Ok(()),
+            _ => Err(Failure::cannot_run("the program that keeps the first core busy ended by itself: may this process use that core?")),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ Written by `cargo xtask bits --write`, which fails when a bit differs; `cargo xt
 const NETWORKS: &str = "\
 ## Small networks
 
-Golden vectors that the host computed, replayed by firmware: a number is how many samples gave the same bits in every element of every output.
+Golden vectors that the host computed, replayed by firmware: a number is how many samples gave the same bits in every element of every output. `cargo xtask test` replays the first three, `cargo xtask bits` RustyML's too.
 ";
 
 /// One row that was equal: what was compared, on which board.

@@ -220,7 +220,6 @@ impl Progress {
     pub(super) fn allows(&self, first: Bytes, bytes: &[u8]) -> bool {
         match bytes {
             [] => false,
-            [only] => first.has(*only),
             [byte, ..] if !first.has(*byte) => false,
             all => self.after(all).is_some(),
         }
@@ -258,20 +257,28 @@ struct Ways<'g> {
     /// On top of each is a set of bytes.
     stacks: Vec<Rc<Place>>,
     complete: bool,
+    /// The tops of `stacks`, with what comes after them.
+    tops: HashSet<(usize, usize)>,
     /// Rules that were entered, with what comes after them.
     entered: HashSet<(Rule, usize)>,
+    /// What was entered with stays, so that its address is no other's.
+    kept: Vec<Rc<Place>>,
 }
 
 impl<'g> Ways<'g> {
     fn new(grammar: &'g Grammar) -> Self {
-        Self { grammar, stacks: Vec::new(), complete: false, entered: HashSet::new() }
+        Self { grammar, stacks: Vec::new(), complete: false, tops: HashSet::new(), entered: HashSet::new(), kept: Vec::new() }
     }
 
     /// Follows what `part`, and `below` after it, may begin with.
     fn follow(&mut self, part: usize, below: Stack) {
+        // More are not followed: see `Progress::after`.
+        if self.stacks.len() > MOST {
+            return;
+        }
         match self.grammar.parts[part] {
             Part::Byte(_) => {
-                if !self.stacks.iter().any(|place| place.part == part && address(&place.below) == address(&below)) {
+                if self.tops.insert((part, address(&below))) {
                     self.stacks.push(Place::new(part, below));
                 }
             }
@@ -287,6 +294,7 @@ impl<'g> Ways<'g> {
                 if too_deep || !self.entered.insert((rule, address(&rest))) {
                     return;
                 }
+                self.kept.extend(rest.clone());
                 let grammar = self.grammar;
                 for alternative in &grammar.rules[rule] {
                     self.follow(*alternative, rest.clone());

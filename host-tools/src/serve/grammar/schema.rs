@@ -14,6 +14,8 @@ const NOTES: [&str; 10] =
 const MOST: u64 = 2000;
 /// The most rules of a grammar.
 const MOST_RULES: usize = 20_000;
+/// The most parts of a grammar: each byte of its texts is one.
+const MOST_PARTS: usize = 500_000;
 /// How deep schemas may lie within each other.
 const DEPTH: usize = 64;
 
@@ -184,9 +186,7 @@ impl<'v> Maker<'v> {
     /// The rule of a schema.
     fn schema(&mut self, schema: &Value, at: &str, depth: usize) -> Answer<Rule> {
         let Some(depth) = depth.checked_sub(1) else { return Err(refused(at, "schemas lie too deep within each other")) };
-        if self.grammar.rules.len() > MOST_RULES {
-            return Err(refused(at, "the schema is too large"));
-        }
+        self.room(0, at)?;
         let object = match schema {
             Value::Bool(true) => return Ok(self.value),
             Value::Object(object) => object,
@@ -203,9 +203,22 @@ impl<'v> Maker<'v> {
             if values.is_empty() {
                 return Err(refused(at, "enum is no array of values"));
             }
+            if values.len() > super::MOST {
+                return Err(refused(at, format_args!("enum has {} values, {} are taken at most", values.len(), super::MOST)));
+            }
+            let typed = |value: &Value| match object.get("type") {
+                None => true,
+                Some(Value::Array(names)) => names.iter().any(|name| is_of_type(name, value)),
+                Some(name) => is_of_type(name, value),
+            };
             let rule = self.grammar.declare();
             for value in values {
-                self.grammar.add(rule, &literal(&value.to_string()));
+                let text = value.to_string();
+                self.room(text.len(), at)?;
+                if !typed(value) {
+                    return Err(refused(at, format_args!("{text} of {key} is not of the type beside it")));
+                }
+                self.grammar.add(rule, &literal(&text));
             }
             return Ok(rule);
         }
@@ -254,6 +267,14 @@ impl<'v> Maker<'v> {
             }
             Some(_) => Err(refused(at, "type is neither a name nor an array of names")),
         }
+    }
+
+    /// Refuses what would make the grammar larger than it may be.
+    fn room(&self, bytes: usize, at: &str) -> Answer<()> {
+        if self.grammar.rules.len() > MOST_RULES || self.grammar.parts.len() + bytes > MOST_PARTS {
+            return Err(refused(at, "the schema is too large"));
+        }
+        Ok(())
     }
 
     fn reference(&mut self, reference: &Value, at: &str, depth: usize) -> Answer<Rule> {
@@ -332,6 +353,7 @@ impl<'v> Maker<'v> {
         // From the last property to the first: what may follow where one was written before, and where none was.
         let (mut after, mut first) = (self.grammar.rule(&[&[]]), self.grammar.rule(&[&[]]));
         for (name, schema) in listed.iter().rev() {
+            self.room(name.len(), at)?;
             let value = self.schema(schema, &format!("{at}/properties/{name}"), depth)?;
             let member = self.member(&literal(&Value::from(name.as_str()).to_string()), value);
             let begins = [Part::Rule(member), Part::Rule(after)];
@@ -344,6 +366,20 @@ impl<'v> Maker<'v> {
             (after, first) = (new_after, new_first);
         }
         Ok(self.enclosed("{", first, "}"))
+    }
+}
+
+/// Whether a value is of the type of this name.
+fn is_of_type(name: &Value, value: &Value) -> bool {
+    match name.as_str() {
+        Some("null") => value.is_null(),
+        Some("boolean") => value.is_boolean(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("string") => value.is_string(),
+        Some("array") => value.is_array(),
+        Some("object") => value.is_object(),
+        _ => false,
     }
 }
 

@@ -107,6 +107,9 @@ fn what_would_not_be_kept_to_is_refused_by_name() {
         (json!({ "type": "string", "maxLength": 100_000 }), "maxLength"),
         (json!({ "type": "array", "minItems": 3, "maxItems": 2 }), "minItems is more than maxItems"),
         (json!({ "enum": [] }), "enum"),
+        (json!({ "type": "string", "enum": ["a", 1] }), "1 of enum is not of the type"),
+        (json!({ "enum": (0..1001).collect::<Vec<u32>>() }), "1001 values"),
+        (json!({ "const": "x".repeat(600_000) }), "too large"),
     ] {
         let refusal = of_schema(&schema).unwrap_err().json();
         assert!(refusal["error"]["message"].as_str().unwrap().contains(part), "{schema}: {refusal}");
@@ -136,6 +139,10 @@ fn a_schema_that_doubles_at_every_step_is_followed_once() {
     let grammar = of(&twice);
     assert!(takes(&grammar, "[[[]]]"));
     assert!(!takes(&grammar, &"[".repeat(40)));
+    let mut progress = Progress::new(Arc::clone(&grammar));
+    for _ in 0..40 {
+        assert_eq!(progress.allows(progress.next(), b"["), progress.push(b"["));
+    }
     // Nothing is ever deeper than it may be.
     let mut progress = Progress::new(Arc::new(any_object()));
     assert!(progress.push(b"{\"a\":"));

@@ -138,9 +138,10 @@ pub(super) fn for_sets(x: &mut [f32], starts: Walk, offsets: &Walk, work: &impl 
     #[cfg(not(target_os = "none"))]
     {
         if offsets.is_block() {
-            let mut rest = x;
+            let (mut rest, mut start) = (x, 0usize);
             while !rest.is_empty() && count > 0 {
-                work.on(next_mut(&mut rest, count), &Row, count);
+                work.on(next_mut(&mut rest, count), &Row { start }, count);
+                start = start.wrapping_add(count);
             }
             return;
         }
@@ -190,9 +191,11 @@ impl Set for One<'_> {
     }
 }
 
-/// The whole slice, one element after the other.
+/// The whole slice, one element after the other; it begins `start` elements behind the beginning of the array.
 #[cfg(not(target_os = "none"))]
-struct Row;
+struct Row {
+    start: usize,
+}
 
 #[cfg(not(target_os = "none"))]
 impl Set for Row {
@@ -212,7 +215,7 @@ impl Set for Row {
 
     #[inline]
     fn own(&self, numbers: &Numbers<'_>, place: usize) -> f32 {
-        numbers.at(place)
+        numbers.at(self.start.wrapping_add(place))
     }
 
     #[inline]
@@ -353,12 +356,7 @@ mod tests {
                 let x = rng.floats(starts.len() * offsets.len());
                 let (mut wanted, mut found, work) = (x.clone(), x, All(numbers));
                 for start in starts.clone() {
-                    // A row has all numbers before it, too.
-                    let start = One { start: if offsets.is_block() { 0 } else { start }, offsets: &offsets };
-                    work.on(wanted.get_mut(..).unwrap(), &start, offsets.len());
-                    if offsets.is_block() {
-                        wanted.rotate_left(offsets.len());
-                    }
+                    work.on(wanted.get_mut(..).unwrap(), &One { start, offsets: &offsets }, offsets.len());
                 }
                 for_sets(&mut found, starts.clone(), &offsets, &work);
                 assert!(found.iter().zip(&wanted).all(|(a, b)| a.to_bits() == b.to_bits()), "{starts:?} {offsets:?}");
