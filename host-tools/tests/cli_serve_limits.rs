@@ -161,6 +161,7 @@ fn what_cannot_be_served_is_refused_before_the_server_listens() {
     serve(&["--export", "m.dmexp", "--context", "101"]).refused(1, &["m.dmexp", "101", "100"]);
     serve(&["--export", "m.dmexp", "--parallel", "65"]).refused(2, &["--parallel"]);
     serve(&["--export", "m.dmexp", "--host", "nowhere"]).refused(2, &["--host"]);
+    serve(&["--export", "m.dmexp", "--api-key", ""]).refused(1, &["the key is empty"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     run(folder.path(), &["serve", "--export", "m.dmexp", "--port", &port]).refused(1, &[&port, "cannot be listened at"]);
