@@ -69,6 +69,7 @@ pub(crate) fn run<B: Board>(board: &mut B, command: Option<&Command>) -> i32 {
 }
 
 #[cfg_attr(not(feature = "measure"), allow(unused_variables, reason = "there is one command"))]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "how large it is depends on what the firmware was built with")]
 fn obey<B: Board>(board: &mut B, command: &Command) -> Result<(), Error> {
     #[cfg(all(feature = "measure", feature = "reader"))]
     if let Some((shift, len)) = command.place {

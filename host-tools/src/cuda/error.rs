@@ -18,7 +18,7 @@ pub enum CudaError {
     },
     /// The library is the toolkit's stand-in, which programs are linked with but which does nothing.
     Stub,
-    /// The driver is older than [`library::OLDEST`](super::library::OLDEST).
+    /// The driver is older than CUDA 11.4.
     OldDriver {
         /// The version of CUDA that it is for: 1000 times the major number and 10 times the minor.
         found: u32,

@@ -1,7 +1,7 @@
 //! An HTTP server that speaks OpenAI's API, on the runtime: what `dmexp serve` runs.
 //!
-//! A thread a model computes ([`engine`]): it has the memory of all texts and feeds those that are under way together. Requests come in over hyper and axum ([`server`], [`routes`]), are checked strictly
-//! ([`params`], [`grammar`]) and become jobs; a task a text makes whole characters of its tokens ([`follow`]), which go out as a whole ([`reply`]) or piece by piece ([`stream`]).
+//! A thread a model computes (`engine`): it has the memory of all texts and feeds those that are under way together. Requests come in over hyper and axum (`server`, `routes`), are checked strictly
+//! (`params`, `grammar`) and become jobs; a task a text makes whole characters of its tokens (`follow`), which go out as a whole (`reply`) or piece by piece (`stream`).
 
 mod engine;
 mod fields;
