@@ -2,13 +2,13 @@
 
 use super::args;
 use super::failure::{Failure, Outcome, request};
-use super::generate::{Text, any_seed, note, stop_strings};
+use super::generate::{Text, note, stop_strings};
 use super::output::{count, facts, float, grouped, json, shown};
 use clap::{Args, Subcommand};
 use dmexp::probe::{Stats, Ticks};
 use dmexp::sampler::Settings;
 use dmexp_format::KvDType;
-use dmexp_tools::decode::Loaded;
+use dmexp_tools::decode::{Loaded, any_seed};
 use dmexp_tools::device::{self, Device, Load, Name, Stopped, Timing};
 use dmexp_tools::error::{Class, Error};
 use serde_json::{Value, json};

@@ -23,6 +23,12 @@ pub use verify::{Check, Outcome, VerifyReport, verify_all};
 
 use crate::error::{Error, Result};
 use dmexp::Session;
+use std::hash::{BuildHasher, RandomState};
+
+/// A seed from the system's random numbers.
+pub fn any_seed() -> u64 {
+    RandomState::new().hash_one(std::process::id()).max(1)
+}
 
 /// Something that runs a model: tokens in, logits out, one text at a time.
 pub trait Decoder {

@@ -384,3 +384,8 @@ fn the_residual_stream_is_seen_after_every_layer_and_the_logits_stay_the_same() 
     assert_eq!((session.advance().unwrap(), session.position()), (0, 1));
     assert_eq!(session.logits().unwrap(), whole[3]);
 }
+
+#[test]
+fn seeds_differ() {
+    assert_ne!(any_seed(), any_seed());
+}

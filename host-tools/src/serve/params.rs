@@ -7,12 +7,12 @@ use super::models::Serving;
 use super::refusal::{Answer, Refusal};
 use super::shape::Shaping;
 use crate::chat::{self, Message, Role};
+use crate::decode::any_seed;
 use crate::text::encode;
 use axum::http::StatusCode;
 use dmexp::StopStrings;
 use dmexp::sampler::Settings;
 use serde_json::Value;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 /// The most texts that one request may ask for.
@@ -222,7 +222,7 @@ fn settings(fields: Fields<'_>) -> Answer<Settings> {
         top_k: fields.whole("top_k", (0, u64::from(u32::MAX)))?.unwrap_or(0) as u32,
         min_p: fields.float("min_p", (0.0, 1.0))?.unwrap_or(0.0),
         repeat_penalty: fields.float("repeat_penalty", (0.0, f32::MAX))?.unwrap_or(1.0),
-        seed: fields.whole("seed", (1, u64::MAX))?.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()).max(1)),
+        seed: fields.whole("seed", (1, u64::MAX))?.unwrap_or_else(any_seed),
         ..Settings::GREEDY
     };
     settings.check()?;
