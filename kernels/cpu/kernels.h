@@ -47,8 +47,13 @@ template <class... A> Kernel kernel(const char *name, void (*function)(A...)) {
 
 inline const std::vector<Kernel> &all() {
 #define NAMED(function) kernel(#function, function)
-  static const std::vector<Kernel> all = {NAMED(embed),  NAMED(norm_qkv), NAMED(rope_attend),   NAMED(project_add), NAMED(norm_gate_up), NAMED(norm_head),
-                                          NAMED(choose), NAMED(prepare),  NAMED(batch_project), NAMED(batch_gate),  NAMED(rope_append),  NAMED(attend)};
+  static const std::vector<Kernel> all = {
+      NAMED(embed), NAMED(norm_qkv), NAMED(rope_attend), NAMED(project_add),
+      NAMED(norm_gate_up), NAMED(norm_head), NAMED(choose), NAMED(prepare),
+      NAMED(batch_project), NAMED(batch_gate), NAMED(rope_append), NAMED(attend),
+      NAMED(dormouse_begin), NAMED(dormouse_rows), NAMED(dormouse_quantise), NAMED(dormouse_read),
+      NAMED(dormouse_mix), NAMED(dormouse_recur), NAMED(dormouse_gate), NAMED(dormouse_write),
+      NAMED(dormouse_mean)};
 #undef NAMED
   return all;
 }

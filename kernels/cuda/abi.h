@@ -46,6 +46,43 @@ struct Heads {
   float scale; // 1 / sqrt(head_dim)
 };
 
+// A vector of each position, ready as the input of matrices; without floats: none.
+struct Vector {
+  float *floats; // position x padded_length(cols), in the order of `place`, zeros behind them
+  int *codes;    // two of 16 bits each
+  int *sums;     // of each unit of 8 codes
+  float *scales; // one a position
+  u32 cols;
+  u32 integers; // whether a matrix takes codes
+};
+
+// A product of a matrix and a vector of each position, one of those that a launch of `dormouse_rows` does.
+struct Job {
+  Matrix m;
+  Vector in;
+  float *out;          // position x `stride`
+  const float *factor; // one a row, or none: what the product is multiplied by
+  const float *bias;   // one a row, or none: what is added then
+  u32 first_row;       // among the rows of the launch
+  u32 stride;
+  u32 alone;   // the input is that of one position, whichever it is
+  u32 ordered; // results lie in the order of `place`
+  u32 active;  // whether silu is taken of them
+  u32 unused;
+};
+
+// What does not change from one iteration of a dormouse model to the next.
+struct Loop {
+  u32 d_model, n_heads, head_dim, n_experts;
+  u32 topk;    // experts that count; 0: all
+  u32 context; // positions that everything has room for
+  u32 attends; // whether there is a recurrence
+  u32 recalls; // whether there is a memory
+  u32 group;   // elements that share a scale where inputs are rounded
+  float norm_eps, kda_scale, most_memory;
+};
+
+static_assert(sizeof(Vector) == 40 && sizeof(Job) == 144 && sizeof(Loop) == 48, "the sizes of src/launch.rs");
 static_assert(sizeof(Matrix) == 56 && sizeof(Heads) == 36, "the sizes of src/launch.rs");
 
 // Places in `state`.

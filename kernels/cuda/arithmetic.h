@@ -32,6 +32,7 @@ DEVICE float exponential(float x) {
   return x != x ? x : result;
 }
 
+DEVICE float sigmoid(float z) { return div(1.0f, add(1.0f, exponential(-z))); }
 DEVICE float silu(float z) { return div(z, add(1.0f, exponential(-z))); }
 
 DEVICE float widen_bf16(u32 half) { return bits(half << 16); }

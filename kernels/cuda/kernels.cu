@@ -1,7 +1,10 @@
-// The kernels of a Llama-family decoder. Which of them a step launches, and with what: src/plan/step.rs and block.rs. Layouts: README.md.
+// The kernels: here those of a Llama-family decoder, included those of dormouse models. Which of them a step launches, and with what: src/plan and src/dormouse. Layouts: README.md.
 //
 // One source for nvcc and for a C++ compiler with what runs it on a CPU: no toolkit's headers, shared memory through the two macros of abi.h.
 #include "attention.h"
+#include "dormouse_kda.h"
+#include "dormouse_rows.h"
+#include "dormouse_stream.h"
 #include "input.h"
 
 // The row of the calling thread, eight threads a row.

@@ -28,11 +28,29 @@ pub enum Kernel {
     RopeAppend,
     /// Attention of several positions whose keys and values are stored.
     Attend,
+    /// dormouse: embeddings and rows of the memory of new positions.
+    DormouseBegin,
+    /// dormouse: all products of a stage, of a table of [`Job`]s.
+    DormouseRows,
+    /// dormouse: results of products as integers, for the next ones.
+    DormouseQuantise,
+    /// dormouse: what an iteration reads of the stream.
+    DormouseRead,
+    /// dormouse: inputs of the recurrence, and the results of memory and experts.
+    DormouseMix,
+    /// dormouse: the recurrence.
+    DormouseRecur,
+    /// dormouse: the recurrence's results, normed and gated.
+    DormouseGate,
+    /// dormouse: the stream after an iteration.
+    DormouseWrite,
+    /// dormouse: the mean of the iterations' results, normed.
+    DormouseMean,
 }
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 21] = [
         Self::Embed,
         Self::NormQkv,
         Self::RopeAttend,
@@ -45,6 +63,15 @@ impl Kernel {
         Self::BatchGate,
         Self::RopeAppend,
         Self::Attend,
+        Self::DormouseBegin,
+        Self::DormouseRows,
+        Self::DormouseQuantise,
+        Self::DormouseRead,
+        Self::DormouseMix,
+        Self::DormouseRecur,
+        Self::DormouseGate,
+        Self::DormouseWrite,
+        Self::DormouseMean,
     ];
 
     /// The entry's name in the PTX.
@@ -62,6 +89,15 @@ impl Kernel {
             Self::BatchGate => "batch_gate",
             Self::RopeAppend => "rope_append",
             Self::Attend => "attend",
+            Self::DormouseBegin => "dormouse_begin",
+            Self::DormouseRows => "dormouse_rows",
+            Self::DormouseQuantise => "dormouse_quantise",
+            Self::DormouseRead => "dormouse_read",
+            Self::DormouseMix => "dormouse_mix",
+            Self::DormouseRecur => "dormouse_recur",
+            Self::DormouseGate => "dormouse_gate",
+            Self::DormouseWrite => "dormouse_write",
+            Self::DormouseMean => "dormouse_mean",
         }
     }
 }
@@ -114,6 +150,90 @@ pub struct Heads {
     pub scale: f32,
 }
 
+/// A vector of each position, ready as the input of matrices: `struct Vector` of `cuda/abi.h`. Addresses are 0 where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vector {
+    /// `f32`: position x elements, padded and re-ordered.
+    pub floats: u64,
+    /// `i16`: the same in their own order, where a matrix takes integers.
+    pub codes: u64,
+    /// `i32`: of each unit of 8 codes.
+    pub sums: u64,
+    /// `f32`: one a position.
+    pub scales: u64,
+    /// Elements.
+    pub cols: u32,
+    /// Whether a matrix takes integers.
+    pub integers: u32,
+}
+
+/// What does not change from one iteration of a dormouse model to the next: `struct Loop` of `cuda/abi.h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Loop {
+    /// Width of the stream.
+    pub d_model: u32,
+    /// Heads.
+    pub n_heads: u32,
+    /// Width of a head.
+    pub head_dim: u32,
+    /// Experts.
+    pub n_experts: u32,
+    /// Experts that count; 0: all.
+    pub topk: u32,
+    /// Positions that everything has room for.
+    pub context: u32,
+    /// Whether there is a recurrence.
+    pub attends: u32,
+    /// Whether there is a memory.
+    pub recalls: u32,
+    /// Elements that share a scale where inputs are rounded.
+    pub group: u32,
+    /// Under the root of the norms.
+    pub norm_eps: f32,
+    /// What the recurrence's results are multiplied by.
+    pub kda_scale: f32,
+    /// The most that the memory weighs.
+    pub most_memory: f32,
+}
+
+/// A product of a matrix and a vector of each position: `struct Job` of `cuda/abi.h`, which lies in the device's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Job {
+    /// The matrix.
+    pub matrix: Matrix,
+    /// What it is multiplied with.
+    pub input: Vector,
+    /// `f32`: position x `stride`.
+    pub out: u64,
+    /// `f32`, one a row, or 0: what the product is multiplied by.
+    pub factor: u64,
+    /// `f32`, one a row, or 0: what is added then.
+    pub bias: u64,
+    /// The number of the first row among those of the launch.
+    pub first_row: u32,
+    /// Floats from one position's results to the next one's.
+    pub stride: u32,
+    /// Whether the input is that of one position, whichever it is.
+    pub alone: bool,
+    /// Whether results lie re-ordered, as an input.
+    pub ordered: bool,
+    /// Whether silu is taken of them.
+    pub active: bool,
+}
+
+impl Job {
+    /// Bytes of a job in the device's memory.
+    pub const LEN: usize = 144;
+
+    /// Appends it to a table.
+    pub fn write(&self, table: &mut Vec<u8>) {
+        let words = Arg::Matrix(self.matrix).words().into_iter().chain(Arg::Vector(self.input).words().into_iter().take(5));
+        let flags = [self.alone, self.ordered, self.active].map(u32::from);
+        let more = [self.out, self.factor, self.bias, pair(self.first_row, self.stride), pair(flags[0], flags[1]), pair(flags[2], 0)];
+        table.extend(words.chain(more).flat_map(u64::to_le_bytes));
+    }
+}
+
 /// An argument of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arg {
@@ -127,6 +247,10 @@ pub enum Arg {
     Matrix(Matrix),
     /// Heads, by value.
     Heads(Heads),
+    /// A vector of each position, by value.
+    Vector(Vector),
+    /// A dormouse model's loop, by value.
+    Loop(Loop),
 }
 
 /// The most words that an argument takes.
@@ -140,6 +264,8 @@ impl Arg {
             Self::U32(_) | Self::F32(_) => 4,
             Self::Matrix(_) => 56,
             Self::Heads(_) => 36,
+            Self::Vector(_) => 40,
+            Self::Loop(_) => 48,
         }
     }
 
@@ -164,6 +290,16 @@ impl Arg {
                 pair(h.kv, h.shared_scores),
                 h.scale.to_bits() as u64,
                 0,
+                0,
+            ],
+            Self::Vector(v) => [v.floats, v.codes, v.sums, v.scales, pair(v.cols, v.integers), 0, 0],
+            Self::Loop(l) => [
+                pair(l.d_model, l.n_heads),
+                pair(l.head_dim, l.n_experts),
+                pair(l.topk, l.context),
+                pair(l.attends, l.recalls),
+                pair(l.group, l.norm_eps.to_bits()),
+                pair(l.kda_scale.to_bits(), l.most_memory.to_bits()),
                 0,
             ],
         }

@@ -7,6 +7,7 @@
 /// The kernels in PTX, for every GPU from compute capability 7.5 on and drivers from CUDA 10 on.
 pub const PTX: &str = include_str!("../kernels.ptx");
 
+pub mod dormouse;
 pub mod launch;
 pub mod pack;
 pub mod plan;

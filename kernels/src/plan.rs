@@ -19,7 +19,7 @@ pub const SHARED_BY_DEFAULT: u32 = 48_000;
 /// Threads that share a row.
 const LANES: u32 = 8;
 /// Inputs of matrices are padded to a multiple of so many elements.
-const PADDING: u64 = 128;
+pub(crate) const PADDING: u64 = 128;
 
 /// One allocation on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,12 @@ pub enum Contents {
     Sin,
     /// Zeros: memory for keys and values, and what the kernels write before they read it.
     Zeros,
+    /// Zeros that the kernels rely on: what pads the inputs of matrices.
+    Padding,
+    /// `f32`, one a head: what a dormouse model's decays are multiplied by.
+    Decays,
+    /// What [`dormouse::Plan::table`](crate::dormouse::Plan::table) gives.
+    Table,
 }
 
 /// The memory of a model, and which kernels run on it.
@@ -210,7 +216,7 @@ impl Plan {
 
     /// Bytes of all pieces together, each taken up to a multiple of `alignment` (a power of two).
     pub fn bytes(&self, alignment: u64) -> u64 {
-        self.pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.bytes.saturating_add(alignment - 1) & !(alignment - 1)))
+        bytes_of(&self.pieces, alignment)
     }
 
     /// How tensor `number` is packed; `None` for vectors.
@@ -278,6 +284,11 @@ impl Plan {
     fn shares_scores(&self) -> bool {
         48 * u64::from(self.config.head_dim) + 4 * u64::from(self.context) <= u64::from(SHARED_BY_DEFAULT)
     }
+}
+
+/// Bytes of all pieces together, each taken up to a multiple of `alignment` (a power of two).
+pub(crate) fn bytes_of(pieces: &[Piece], alignment: u64) -> u64 {
+    pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.bytes.saturating_add(alignment - 1) & !(alignment - 1)))
 }
 
 /// In [`Plan::picks`]: a logit was no finite number.
@@ -375,7 +386,7 @@ impl<'p> Placed<'p> {
 }
 
 /// Blocks for `rows` rows, and threads of a block: few rows are spread over more blocks. Nothing depends on it but the speed.
-fn rows_grid(rows: u32) -> (u32, u32) {
+pub(crate) fn rows_grid(rows: u32) -> (u32, u32) {
     // Two blocks for each of 132 processors.
     let threads = match rows.div_ceil(264) {
         0..=8 => 64,
@@ -386,12 +397,12 @@ fn rows_grid(rows: u32) -> (u32, u32) {
 }
 
 /// Threads of a block, of which there may be as many as `wanted`: whole warps, 256 at most.
-fn threads(wanted: u32) -> u32 {
+pub(crate) fn threads(wanted: u32) -> u32 {
     wanted.min(256).next_multiple_of(32)
 }
 
 /// Whether a matrix takes its input as integers.
-fn takes_integers(matrix: &Matrix) -> bool {
+pub(crate) fn takes_integers(matrix: &Matrix) -> bool {
     matrix.dtype == u32::from(DType::Q8.code()) || matrix.dtype == u32::from(DType::Q4.code())
 }
 

@@ -34,6 +34,11 @@ pub enum Refusal {
         /// The type.
         kv: KvDType,
     },
+    /// An option of a dormouse model that the kernels do not have.
+    Option {
+        /// Its name in the configuration.
+        what: &'static str,
+    },
     /// Heads are too wide for the memory that a block of threads has to itself.
     HeadTooWide {
         /// Bytes that one block needs.
@@ -51,6 +56,7 @@ impl fmt::Display for Refusal {
             Self::DType { tensor } => write!(f, "tensor {tensor} has an element type that is not one of weights"),
             Self::Context { found, allowed } => write!(f, "a context of {found} positions was asked for, the model has 1 to {allowed}"),
             Self::Kv { kv } => write!(f, "the kernels do not have keys and values in {kv}"),
+            Self::Option { what } => write!(f, "the kernels do not have {what}"),
             Self::HeadTooWide { needed, allowed } => {
                 write!(f, "heads are too wide: attention needs {needed} bytes of shared memory a block, the device has {allowed}")
             }

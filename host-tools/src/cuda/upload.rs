@@ -34,11 +34,11 @@ pub(super) fn bytes(network: &Llama<'_>, plan: &Plan, contents: Contents) -> Res
         }
         Contents::Cos => rotations(network, plan.context(), false)?,
         Contents::Sin => rotations(network, plan.context(), true)?,
-        Contents::Zeros => return Ok(None),
+        _ => return Ok(None),
     }))
 }
 
-fn widened(view: &TensorView<'_>) -> Vec<u8> {
+pub(super) fn widened(view: &TensorView<'_>) -> Vec<u8> {
     let count = view.rows() * view.cols();
     (0..count).flat_map(|i| view.get_float(i).to_le_bytes()).collect()
 }

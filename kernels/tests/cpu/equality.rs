@@ -191,6 +191,7 @@ fn both_sides_have_the_same_kernels_and_parameters() {
     let addresses = vec![0; plan.pieces().len()];
     let mut launches = plan.block(&addresses, 2);
     launches.extend(plan.step(&addresses).launches().cloned());
+    launches.extend(crate::dormouse::launches());
     let theirs = Device::start(Build::Plain.program()).kernels().unwrap();
     let ours: Vec<_> = Kernel::ALL
         .into_iter()

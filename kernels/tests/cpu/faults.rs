@@ -2,6 +2,7 @@
 
 use crate::decoder::Decoder;
 use crate::device::{Build, Outcome};
+use crate::dormouse;
 use crate::equality::{compare, mixed};
 use crate::models::{Made, ODD};
 use dmexp::format::KvDType;
@@ -45,22 +46,22 @@ fn no_two_threads_touch_a_word_without_an_order() {
 }
 
 /// A fault: where it is put, and what must catch it. `FAULT` stands for the question whether this one is on.
-struct Seeded {
-    what: &'static str,
-    file: &'static str,
-    original: &'static str,
-    changed: &'static str,
+pub(crate) struct Seeded {
+    pub(crate) what: &'static str,
+    pub(crate) file: &'static str,
+    pub(crate) original: &'static str,
+    pub(crate) changed: &'static str,
     /// The build and the order of threads in which it is caught, and a part of what is said then.
-    caught: &'static [(Build, u32, &'static str)],
+    pub(crate) caught: &'static [(Build, u32, &'static str)],
     /// The type of keys and values where it is caught.
-    kv: KvDType,
+    pub(crate) kv: KvDType,
     /// Where no result shows it, whatever the order.
-    silent: bool,
+    pub(crate) silent: bool,
 }
 
-const RACE: &str = "ThreadSanitizer: data race";
-const OVERRUN: &str = "AddressSanitizer: heap-buffer-overflow";
-const WRONG: &str = "of the runtime";
+pub(crate) const RACE: &str = "ThreadSanitizer: data race";
+pub(crate) const OVERRUN: &str = "AddressSanitizer: heap-buffer-overflow";
+pub(crate) const WRONG: &str = "of the runtime";
 
 const FAULTS: &[Seeded] = &[
     Seeded {
@@ -203,6 +204,22 @@ const FAULTS: &[Seeded] = &[
     },
 ];
 
+/// All of them, by number from 1 on.
+fn all() -> impl Iterator<Item = (&'static Seeded, u32)> {
+    FAULTS.iter().chain(dormouse::FAULTS).zip(1..)
+}
+
+impl Seeded {
+    /// The steps in which it is caught.
+    fn steps(&self, program: &Path, (build, order, number): (Build, u32, u32), made: &Made) -> Outcome<()> {
+        if self.file.starts_with("dormouse") {
+            dormouse::few_steps(program, order, number, &dormouse::small())
+        } else {
+            few_steps(program, (build, order, number), made, self.kv)
+        }
+    }
+}
+
 /// The kernels with all faults in them, in a folder of their own.
 fn seeded() -> PathBuf {
     let (from, to) = (Path::new(env!("CARGO_MANIFEST_DIR")), Path::new(env!("CARGO_TARGET_TMPDIR")).join("seeded"));
@@ -212,7 +229,7 @@ fn seeded() -> PathBuf {
             let file = file.expect("a source").path();
             let mut text = fs::read_to_string(&file).expect("text");
             let name = file.file_name().expect("a name").to_string_lossy().into_owned();
-            for (fault, number) in FAULTS.iter().zip(1..).filter(|(fault, _)| fault.file == name) {
+            for (fault, number) in all().filter(|(fault, _)| fault.file == name) {
                 assert_eq!(text.matches(fault.original).count(), 1, "{}: where it is put in {name}", fault.what);
                 text = text.replace(fault.original, &fault.changed.replace("FAULT", &format!("(machine::fault == {number})")));
             }
@@ -230,14 +247,14 @@ fn every_seeded_fault_is_caught() {
     for (program, build) in programs.iter().zip(builds) {
         few_steps(program, (build, 0, 0), &made, KvDType::Q8).expect("no fault, nothing caught");
     }
-    for (fault, number) in FAULTS.iter().zip(1..) {
+    for (fault, number) in all() {
         for (build, order, said) in fault.caught {
-            let found = few_steps(&programs[*build as usize], (*build, *order, number), &made, fault.kv).expect_err(fault.what);
+            let found = fault.steps(&programs[*build as usize], (*build, *order, number), &made).expect_err(fault.what);
             assert!(found.contains(said), "{}: {build:?}, order {order} says\n{found}", fault.what);
         }
         if fault.silent {
             for order in 0..4 {
-                few_steps(&programs[Build::Plain as usize], (Build::Plain, order, number), &made, fault.kv).expect(fault.what);
+                fault.steps(&programs[Build::Plain as usize], (Build::Plain, order, number), &made).expect(fault.what);
             }
         }
     }

@@ -4,6 +4,7 @@
 
 mod decoder;
 mod device;
+mod dormouse;
 mod equality;
 mod faults;
 mod models;

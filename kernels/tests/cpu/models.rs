@@ -22,17 +22,29 @@ impl Rng {
     }
 
     /// Between -1 and 1.
-    fn float(&mut self) -> f32 {
+    pub(crate) fn float(&mut self) -> f32 {
         self.next() as f32 / (1u32 << 30) as f32 - 1.0
     }
 }
 
 /// A tensor with its bytes.
-struct Tensor {
+pub(crate) struct Tensor {
     dtype: DType,
     group: u32,
     dims: Dims,
     bytes: Vec<u8>,
+}
+
+impl Tensor {
+    /// Of these values, or of what is left of them in this type.
+    pub(crate) fn new((dtype, group): Kind, dims: Dims, values: &[f32]) -> Self {
+        Self { dtype, group, dims, bytes: stored(dtype, group, dims, values) }
+    }
+
+    /// The tensor where it lies.
+    pub(crate) fn view(&self, number: u32) -> TensorView<'_> {
+        TensorView::grouped(number, self.dtype, self.dims, self.group, &self.bytes).expect("a tensor as long as its dims say")
+    }
 }
 
 /// A model in memory.
@@ -80,15 +92,13 @@ impl Made {
     ) -> Self {
         let tensors = (0..config.weight_tensors()).map(|number| {
             let spec = config.tensor(number).expect("a tensor of the configuration");
-            let (dtype, group) = if spec.kind.is_matrix() { kind(spec.kind, number) } else { (DType::F32, 0) };
-            let values = values(spec.kind, spec.dims);
-            Tensor { dtype, group, dims: spec.dims, bytes: stored(dtype, group, spec.dims, &values) }
+            let kind = if spec.kind.is_matrix() { kind(spec.kind, number) } else { (DType::F32, 0) };
+            Tensor::new(kind, spec.dims, &values(spec.kind, spec.dims))
         });
         let mut tensors: Vec<_> = tensors.collect();
         let half = config.head_dim / 2;
         let frequencies: Vec<f32> = (0..half).map(|i| 10_000f64.powf(-f64::from(i) / f64::from(half)) as f32).collect();
-        let dims = Dims::vector(half);
-        tensors.push(Tensor { dtype: DType::F32, group: 0, dims, bytes: stored(DType::F32, 0, dims, &frequencies) });
+        tensors.push(Tensor::new((DType::F32, 0), Dims::vector(half), &frequencies));
         Self { config, tensors }
     }
 
@@ -146,10 +156,7 @@ impl Made {
 
     /// The tensors where they lie, in the file's order, rotation frequencies last.
     pub(crate) fn views(&self) -> Vec<TensorView<'_>> {
-        let views = self.tensors.iter().zip(0..).map(|(tensor, number)| {
-            TensorView::grouped(number, tensor.dtype, tensor.dims, tensor.group, &tensor.bytes).expect("a tensor as long as its dims say")
-        });
-        views.collect()
+        self.tensors.iter().zip(0..).map(|(tensor, number)| tensor.view(number)).collect()
     }
 
     pub(crate) fn frequencies(&self) -> Vec<f32> {

@@ -13,6 +13,8 @@ mod linear;
 mod memory;
 mod residual;
 mod state;
+#[cfg(not(target_os = "none"))]
+mod weights;
 
 #[cfg(test)]
 mod tests;
@@ -184,7 +186,7 @@ impl<'a> Dormouse<'a> {
     }
 
     /// Whether matrices have their inputs last, and factors are codes: format 2.
-    fn is_turned(&self) -> bool {
+    pub fn is_turned(&self) -> bool {
         match self.weights {
             Weights::Table(_) => true,
             #[cfg(feature = "files")]

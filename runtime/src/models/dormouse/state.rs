@@ -181,9 +181,7 @@ impl Facts<'_> {
         if config.attention == Attention::Kda {
             let logs = model.tensor(self.places, Role::DecayLog);
             for (head, factor) in self.decay.iter_mut().enumerate() {
-                let log = logs.get_float(head);
-                let log = if log > 20.0 { 20.0 } else { log };
-                *factor = exp(if log < -10.0 { -10.0 } else { log });
+                *factor = decay_factor(logs.get_float(head));
             }
         }
         frequencies(config, self.inv_freq);
@@ -193,6 +191,12 @@ impl Facts<'_> {
     pub(super) fn net<'n, 'a>(&'n self, model: &'n Dormouse<'a>) -> Net<'n, 'a> {
         Net { model, places: self.places, means: self.means, decay: self.decay, inv_freq: self.inv_freq }
     }
+}
+
+/// What a head's decay is multiplied by: the exponential of its logarithm, within bounds.
+pub(super) fn decay_factor(log: f32) -> f32 {
+    let log = if log > 20.0 { 20.0 } else { log };
+    exp(if log < -10.0 { -10.0 } else { log })
 }
 
 /// 10000 to the power of -2 i / `head_dim`. In double precision, which every machine computes alike, from products of one root: the relative error is below 1e-13, so nearly every

@@ -1,0 +1,98 @@
+//! Faults seeded into the kernels of dormouse models: see `faults.rs` of the tests, which puts them in.
+
+use crate::device::Build;
+use crate::faults::{OVERRUN, RACE, Seeded, WRONG};
+use dmexp::format::KvDType;
+
+pub(crate) const FAULTS: &[Seeded] = &[
+    Seeded {
+        what: "no barrier between a stream and the sum of its squares",
+        file: "dormouse_stream.h",
+        original: "    __syncthreads();\n    if (threadIdx.x < 16u) {\n      const bool of_key",
+        changed: "    if (!FAULT) __syncthreads();\n    if (threadIdx.x < 16u) {\n      const bool of_key",
+        caught: &[(Build::Thread, 0, RACE)],
+        kv: KvDType::F32,
+        silent: false,
+    },
+    Seeded {
+        what: "no barrier before a vector becomes integers",
+        file: "dormouse.h",
+        original: "  __syncthreads();\n  if (!v.floats",
+        changed: "  if (!FAULT) __syncthreads();\n  if (!v.floats",
+        caught: &[(Build::Thread, 0, RACE)],
+        kv: KvDType::F32,
+        silent: false,
+    },
+    Seeded {
+        what: "several blocks write the stream of one position",
+        file: "dormouse_stream.h",
+        original: "  for (u32 n = blockIdx.x; n < number_of(all); n += gridDim.x) {\n    const u32 position = position_at(all, n);\n    const u64 at = (u64)position * d, padded",
+        changed: "  for (u32 n = FAULT ? 0u : blockIdx.x; n < number_of(all); n += gridDim.x) {\n    const u32 position = position_at(all, n);\n    const u64 at = (u64)position * d, padded",
+        caught: &[(Build::Thread, 0, RACE)],
+        kv: KvDType::F32,
+        silent: false,
+    },
+    Seeded {
+        what: "an iteration's recurrence begins where it ended itself",
+        file: "dormouse_kda.h",
+        original: "done == 0 || again ? before : ends",
+        changed: "done == 0 || (again && !FAULT) ? before : ends",
+        caught: &[(Build::Plain, 0, WRONG)],
+        kv: KvDType::F32,
+        silent: false,
+    },
+    Seeded {
+        what: "old positions stay as they are but for the recurrence",
+        file: "dormouse_kda.h",
+        original: "all.limit = block_largest(most);",
+        changed: "all.limit = FAULT ? block_largest(0u) : block_largest(most);",
+        caught: &[(Build::Plain, 0, WRONG)],
+        kv: KvDType::F32,
+        silent: false,
+    },
+    Seeded {
+        what: "a fused multiply-add in the stream",
+        file: "dormouse_stream.h",
+        original: "to[place(i)] = add(add(stream[padded + place(i)], added[i]), mul(factor[0], y));",
+        changed: "const float hc = add(stream[padded + place(i)], added[i]);\n      to[place(i)] = FAULT ? fmaf(factor[0], y, hc) : add(hc, mul(factor[0], y));",
+        caught: &[(Build::Plain, 0, WRONG)],
+        kv: KvDType::F32,
+        silent: false,
+    },
+    Seeded {
+        what: "lanes of the recurrence leave before an exchange",
+        file: "dormouse_kda.h",
+        original: "  if (row >= width) return;\n  const u32 head = row / loop.head_dim, done",
+        changed: "  if (row >= width || (FAULT && (threadIdx.x & 7u) >= loop.head_dim)) return;\n  const u32 head = row / loop.head_dim, done",
+        caught: &[(Build::Plain, 0, "an exchange waits for a lane that has left")],
+        kv: KvDType::F32,
+        silent: false,
+    },
+    Seeded {
+        what: "rows of two bytes in the place of three",
+        file: "dormouse_stream.h",
+        original: "memory_key(tokens, position, 3u)",
+        changed: "memory_key(tokens, position, FAULT ? 2u : 3u)",
+        caught: &[(Build::Plain, 0, WRONG)],
+        kv: KvDType::F32,
+        silent: false,
+    },
+    Seeded {
+        what: "one row of products too many",
+        file: "dormouse_rows.h",
+        original: "  if (row >= rows) return;",
+        changed: "  if (row >= rows + (FAULT ? 1u : 0u)) return;",
+        caught: &[(Build::Address, 0, OVERRUN)],
+        kv: KvDType::F32,
+        silent: false,
+    },
+    Seeded {
+        what: "old and new positions in one group of columns",
+        file: "dormouse_rows.h",
+        original: "left = (is_old ? old : count) - offset;",
+        changed: "left = (is_old && !FAULT ? old : count) - offset;",
+        caught: &[(Build::Plain, 0, WRONG)],
+        kv: KvDType::F32,
+        silent: false,
+    },
+];
