@@ -178,22 +178,28 @@ fn every_command_gives_what_it_gives_on_the_processor() {
 }
 
 #[test]
-fn a_server_on_a_gpu_gives_the_text_of_one_on_the_processor() {
+fn a_server_on_a_gpu_gives_the_texts_of_one_on_the_processor() {
     let Some(driver) = stand_in() else { return };
     let folder = folder();
     let folder = folder.path();
     tiny(folder);
     let texts = |device: &[&str]| {
         let server = Server::start_with(folder, &[&["--export", "tiny.dmexp"], device].concat(), &[("LD_LIBRARY_PATH", driver)]);
+        // The last is four texts at once, with prompts of several blocks.
         let bodies = [
             json!({ "prompt": "abc", "max_tokens": 12, "temperature": 0 }),
-            json!({ "prompt": "abcd efgh", "max_tokens": 12, "seed": 3 }),
-            json!({ "prompt": ["a", "bc"], "max_tokens": 5, "seed": 4, "n": 2 }),
+            json!({ "prompt": "abcd efgh ijkl mnop", "max_tokens": 10, "seed": 3 }),
+            json!({ "prompt": ["abcdefghijklmnopqrst", "bc"], "max_tokens": 9, "seed": 4, "n": 2 }),
         ];
-        bodies.map(|body| ask(server.address, "/v1/completions", &body).json(200)["choices"].clone())
+        let choices = bodies.map(|body| ask(server.address, "/v1/completions", &body).json(200)["choices"].clone());
+        (choices, server.metric("dmexp_passes_total"))
     };
-    assert_eq!(texts(&["--device", "cuda"]), texts(&["--parallel", "1"]));
-    mocked(driver, folder, "serve --export tiny.dmexp --port 0 --device cuda --parallel 2").refused(1, &["a GPU has room for one text"]);
+    let (alone, passes_alone) = texts(&["--parallel", "1"]);
+    for device in [&["--device", "cuda"][..], &["--device", "cuda", "--no-graph", "--parallel", "2"]] {
+        let (there, passes) = texts(device);
+        assert_eq!(there, alone, "{device:?}");
+        assert!(passes + 9 <= passes_alone, "{passes} passes, {passes_alone} where each text is alone");
+    }
 }
 
 #[test]
@@ -293,7 +299,7 @@ fn costs_of_known_shapes_need_no_gpu() {
         .iter()
         .map(|shape| (shape["shape"].as_str().unwrap(), shape["cost"]["launches"].as_u64().unwrap()))
         .collect();
-    assert_eq!(shapes, [("15M", 33), ("42M", 43), ("110M", 63), ("1.1B", 113)]);
+    assert_eq!(shapes, [("15M", 33), ("42M", 67), ("110M", 99), ("1.1B", 179), ("1.1B", 179), ("1.1B", 179)]);
     let text = line(folder.path(), "bench --costs q8 --kv q8").ok();
     assert!(text.text().contains("All matrices in q8, keys and values in q8."), "{}", text.text());
     line(folder.path(), "bench --costs u8").refused(2, &["--costs"]);

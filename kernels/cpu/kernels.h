@@ -51,6 +51,7 @@ inline const std::vector<Kernel> &all() {
       NAMED(embed), NAMED(norm_qkv), NAMED(rope_attend), NAMED(project_add),
       NAMED(norm_gate_up), NAMED(norm_head), NAMED(choose), NAMED(prepare),
       NAMED(batch_project), NAMED(batch_gate), NAMED(rope_append), NAMED(attend),
+      NAMED(attend_scores), NAMED(attend_weights), NAMED(attend_mix),
       NAMED(dormouse_begin), NAMED(dormouse_rows), NAMED(dormouse_quantise), NAMED(dormouse_read),
       NAMED(dormouse_mix), NAMED(dormouse_recur), NAMED(dormouse_gate), NAMED(dormouse_write),
       NAMED(dormouse_mean)};

@@ -43,7 +43,8 @@ struct Heads {
   u32 context;
   u32 kv;
   u32 shared_scores;
-  float scale; // 1 / sqrt(head_dim)
+  u32 text_rows; // positions of all layers' keys and values: from a text's cache to the next one's
+  float scale;   // 1 / sqrt(head_dim)
 };
 
 // A vector of each position, ready as the input of matrices; without floats: none.
@@ -83,9 +84,9 @@ struct Loop {
 };
 
 static_assert(sizeof(Vector) == 40 && sizeof(Job) == 144 && sizeof(Loop) == 48, "the sizes of src/launch.rs");
-static_assert(sizeof(Matrix) == 56 && sizeof(Heads) == 36, "the sizes of src/launch.rs");
+static_assert(sizeof(Matrix) == 56 && sizeof(Heads) == 40, "the sizes of src/launch.rs");
 
 // Places in `state`.
-enum { POSITION = 0, KNOWN = 1, NOT_FINITE_AT = 2 };
+enum { POSITION = 0, KNOWN = 1, NOT_FINITE_AT = 2, TEXT = 3 };
 // The most positions of a block.
 enum { COLUMNS = 8 };

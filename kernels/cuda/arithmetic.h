@@ -95,12 +95,12 @@ DEVICE int activation_code(float x, float inverse) {
 
 DEVICE u32 warps() { return blockDim.x / 32u; }
 
-// The largest of all threads' numbers, for all threads of the block, whose size is a multiple of 32. A barrier must come before the next call.
-DEVICE u32 block_largest(u32 value) {
-  SHARED_ARRAY(u32, of_warp, 32);
+// The largest of all threads' numbers, for all threads of the block, whose size is a multiple of 32; among floats a NaN may be passed over. A barrier must come before the next call of the type.
+template <class T> DEVICE T block_largest(T value) {
+  SHARED_ARRAY(T, of_warp, 32);
 #pragma unroll
   for (int far = 16; far > 0; far >>= 1) {
-    const u32 other = __shfl_xor_sync(0xffffffffu, value, far);
+    const T other = __shfl_xor_sync(0xffffffffu, value, far);
     value = other > value ? other : value;
   }
   if ((threadIdx.x & 31u) == 0) of_warp[threadIdx.x / 32u] = value;

@@ -8,6 +8,23 @@ struct Rows {
   u16 *scales;
 };
 
+// The keys or the values of text number `text` in a cache of several.
+DEVICE Rows rows_of(void *codes, u16 *scales, u32 text, const Heads &h) {
+  const u64 before = (u64)text * h.text_rows * h.n_kv_heads, bytes = h.kv == KV_F32 ? 4u : h.kv == KV_F16 ? 2u : 1u;
+  return Rows{(u8 *)codes + before * h.head_dim * bytes, scales ? scales + before : nullptr};
+}
+
+// A column of a block: where in which text it is.
+struct Column {
+  u32 position, text;
+};
+
+// What `rows` says of the column, token, position and text; without it the column is the step's.
+DEVICE Column column_of(const u32 *state, const uint4 *rows, u32 column) {
+  if (rows) return Column{rows[column].y, rows[column].z};
+  return Column{state[POSITION], state[TEXT]};
+}
+
 // Streams of positions whose weighted values are added up side by side in q8, where any order gives the same.
 enum { INTEGER_STREAMS = 4 };
 
@@ -137,19 +154,6 @@ DEVICE float integer_scores(const HeadMemory &m, const Rows &keys, u32 kv_head, 
   return largest;
 }
 
-DEVICE float block_largest_float(float value) {
-  SHARED_ARRAY(float, of_warp, 32);
-#pragma unroll
-  for (int far = 16; far > 0; far >>= 1) {
-    const float other = __shfl_xor_sync(0xffffffffu, value, far);
-    value = other > value ? other : value;
-  }
-  if ((threadIdx.x & 31u) == 0) of_warp[threadIdx.x / 32u] = value;
-  __syncthreads();
-  for (u32 warp = 0; warp < warps(); warp++) value = of_warp[warp] > value ? of_warp[warp] : value;
-  return value;
-}
-
 // The first position from span.first on that belongs to stream `n` of `streams` (a power of two).
 DEVICE u32 first_of_stream(const Span &span, u32 n, u32 streams) { return span.first + ((n - span.first) & (streams - 1u)); }
 
@@ -157,7 +161,7 @@ DEVICE u32 first_of_stream(const Span &span, u32 n, u32 streams) { return span.f
 DEVICE void softmax(const HeadMemory &m, const Span &span, float largest) {
   SHARED_ARRAY(float, divisor, 1);
   const u32 count = span.last + 1u - span.first;
-  largest = block_largest_float(largest);
+  largest = block_largest(largest);
   for (u32 i = threadIdx.x; i < count; i += blockDim.x) m.scores[i] = exponential(sub(m.scores[i], largest));
   __syncthreads();
   if (threadIdx.x < 8u) {
@@ -172,6 +176,12 @@ DEVICE void softmax(const HeadMemory &m, const Span &span, float largest) {
   __syncthreads();
 }
 
+// The eight lanes of a sum that are `n` apart, added up.
+DEVICE float lanes_total(const float *a, u32 n, float) {
+  const float even = add(add(a[0], a[4u * n]), add(a[2u * n], a[6u * n])), odd = add(add(a[n], a[5u * n]), add(a[3u * n], a[7u * n]));
+  return add(even, odd);
+}
+
 template <u32 KV> DEVICE void float_mix(float *out, const HeadMemory &m, const Rows &values, u32 kv_head, const Span &span, const Heads &h) {
   const u32 n = h.head_dim;
   for (u32 item = threadIdx.x; item < 8u * n; item += blockDim.x) {
@@ -184,11 +194,7 @@ template <u32 KV> DEVICE void float_mix(float *out, const HeadMemory &m, const R
     m.lanes[item] = sum;
   }
   __syncthreads();
-  for (u32 j = threadIdx.x; j < n; j += blockDim.x) {
-    const float *a = m.lanes + j;
-    const float even = add(add(a[0], a[4u * n]), add(a[2u * n], a[6u * n])), odd = add(add(a[n], a[5u * n]), add(a[3u * n], a[7u * n]));
-    out[j] = add(even, odd);
-  }
+  for (u32 j = threadIdx.x; j < n; j += blockDim.x) out[j] = lanes_total(m.lanes + j, n, 1.0f);
 }
 
 DEVICE void integer_mix(float *out, const HeadMemory &m, const Rows &values, u32 kv_head, const Span &span, const Heads &h) {

@@ -1,11 +1,11 @@
 // The kernels: here those of a Llama-family decoder, included those of dormouse models. Which of them a step launches, and with what: src/plan and src/dormouse. Layouts: README.md.
 //
 // One source for nvcc and for a C++ compiler with what runs it on a CPU: no toolkit's headers, shared memory through the two macros of abi.h.
-#include "attention.h"
 #include "dormouse_kda.h"
 #include "dormouse_rows.h"
 #include "dormouse_stream.h"
 #include "input.h"
+#include "long_attention.h"
 
 // The row of the calling thread, eight threads a row.
 DEVICE u32 own_row() { return blockIdx.x * (blockDim.x / 8u) + threadIdx.x / 8u; }
@@ -23,10 +23,10 @@ DEVICE Matrix either(bool first, const Matrix &a, const Matrix &b) {
                 first ? a.groups : b.groups, first ? a.units : b.units};
 }
 
-// x[b] = the embedding of the token at position + b.
-KERNEL(256, 4) embed(float *x, Matrix table, const u32 *tokens, const u32 *state) {
+// x[b] = the embedding of the token of row b; without rows that of the token at the position.
+KERNEL(256, 4) embed(float *x, Matrix table, const u32 *tokens, const u32 *state, const uint4 *rows) {
   const u32 i = blockIdx.x * blockDim.x + threadIdx.x, b = blockIdx.y;
-  if (i < table.cols) x[(u64)b * table.cols + i] = element(table, tokens[state[POSITION] + b], i);
+  if (i < table.cols) x[(u64)b * table.cols + i] = element(table, rows ? rows[b].x : tokens[state[POSITION]], i);
 }
 
 // qkv = the rows of all three matrices times the normed stream, and their biases.
@@ -46,7 +46,7 @@ KERNEL(512, 2) rope_attend(float *attended, const float *qkv, void *keys, void *
   DYN_SHARED(float, memory);
   const u32 head = blockIdx.x, group = h.n_heads / h.n_kv_heads, kv_head = head / group, position = state[POSITION], n = h.head_dim;
   const HeadMemory m = head_memory(memory, h, scores, head);
-  const Rows key_rows = {keys, key_scales}, value_rows = {values, value_scales};
+  const Rows key_rows = rows_of(keys, key_scales, state[TEXT], h), value_rows = rows_of(values, value_scales, state[TEXT], h);
   const float *angle_cos = cos + (u64)position * (n / 2u), *angle_sin = sin + (u64)position * (n / 2u);
   const float *k = qkv + (u64)h.n_heads * n + (u64)kv_head * n, *v = k + (u64)h.n_kv_heads * n;
   rotate(m.q, qkv + (u64)head * n, angle_cos, angle_sin, h);
@@ -205,10 +205,12 @@ KERNEL(256, 4) batch_gate(float *gate, const float *up, u32 count) {
   if (i < count) gate[i] = mul(silu(gate[i]), up[i]);
 }
 
-// Several positions: queries are rotated where they are, keys rotated and stored, values stored. One block a head.
-KERNEL(64, 16) rope_append(float *qkv, void *keys, void *values, u16 *key_scales, u16 *value_scales, const float *cos, const float *sin, Heads h, const u32 *state) {
+// Several columns: queries are rotated where they are, keys rotated and stored, values stored. One block a head.
+KERNEL(64, 16) rope_append(float *qkv, void *keys, void *values, u16 *key_scales, u16 *value_scales, const float *cos, const float *sin, Heads h, const u32 *state,
+                           const uint4 *rows) {
   DYN_SHARED(float, memory);
-  const u32 position = state[POSITION] + blockIdx.y, n = h.head_dim;
+  const Column column = column_of(state, rows, blockIdx.y);
+  const u32 position = column.position, n = h.head_dim;
   const u32 kv_head = (blockIdx.x - h.n_heads) % h.n_kv_heads;
   float *own = qkv + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * n;
   const float *angle_cos = cos + (u64)position * (n / 2u), *angle_sin = sin + (u64)position * (n / 2u);
@@ -218,22 +220,25 @@ KERNEL(64, 16) rope_append(float *qkv, void *keys, void *values, u16 *key_scales
   } else if (blockIdx.x < h.n_heads + h.n_kv_heads) {
     rotate(memory, own, angle_cos, angle_sin, h);
     __syncthreads();
-    keep(memory, Rows{keys, key_scales}, at, true, h);
+    keep(memory, rows_of(keys, key_scales, column.text, h), at, true, h);
   } else {
     for (u32 i = threadIdx.x; i < n; i += blockDim.x) memory[i] = own[i];
     __syncthreads();
-    keep(memory, Rows{values, value_scales}, at, true, h);
+    keep(memory, rows_of(values, value_scales, column.text, h), at, true, h);
   }
 }
 
-// Several positions, whose keys and values are stored: one block a query head and position.
-KERNEL(512, 2) attend(float *attended, const float *qkv, void *keys, void *values, u16 *key_scales, u16 *value_scales, float *scores, Heads h, const u32 *state) {
+// Several columns, whose keys and values are stored: one block a query head and column.
+KERNEL(512, 2) attend(float *attended, const float *qkv, void *keys, void *values, u16 *key_scales, u16 *value_scales, float *scores, Heads h, const u32 *state,
+                      const uint4 *rows) {
   DYN_SHARED(float, memory);
   const u32 head = blockIdx.x, n = h.head_dim, kv_head = head / (h.n_heads / h.n_kv_heads);
   const HeadMemory m = head_memory(memory, h, scores, blockIdx.y * h.n_heads + head);
   const float *q = qkv + ((u64)blockIdx.y * (h.n_heads + 2u * h.n_kv_heads) + head) * n;
   for (u32 i = threadIdx.x; i < n; i += blockDim.x) m.q[i] = q[i];
   __syncthreads();
-  const Span span = span_of(h, state[POSITION] + blockIdx.y, false);
-  attend_head(attended + ((u64)blockIdx.y * h.n_heads + head) * n, m, Rows{keys, key_scales}, Rows{values, value_scales}, kv_head, span, h);
+  const Column column = column_of(state, rows, blockIdx.y);
+  const Span span = span_of(h, column.position, false);
+  attend_head(attended + ((u64)blockIdx.y * h.n_heads + head) * n, m, rows_of(keys, key_scales, column.text, h), rows_of(values, value_scales, column.text, h), kv_head,
+              span, h);
 }

@@ -28,6 +28,12 @@ pub enum Kernel {
     RopeAppend,
     /// Attention of several positions whose keys and values are stored.
     Attend,
+    /// Scores of attention over many positions, and the largest of each part of them.
+    AttendScores,
+    /// Those scores become weights.
+    AttendWeights,
+    /// Values times those weights.
+    AttendMix,
     /// dormouse: embeddings and rows of the memory of new positions.
     DormouseBegin,
     /// dormouse: all products of a stage, of a table of [`Job`]s.
@@ -50,7 +56,7 @@ pub enum Kernel {
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::Embed,
         Self::NormQkv,
         Self::RopeAttend,
@@ -63,6 +69,9 @@ impl Kernel {
         Self::BatchGate,
         Self::RopeAppend,
         Self::Attend,
+        Self::AttendScores,
+        Self::AttendWeights,
+        Self::AttendMix,
         Self::DormouseBegin,
         Self::DormouseRows,
         Self::DormouseQuantise,
@@ -89,6 +98,9 @@ impl Kernel {
             Self::BatchGate => "batch_gate",
             Self::RopeAppend => "rope_append",
             Self::Attend => "attend",
+            Self::AttendScores => "attend_scores",
+            Self::AttendWeights => "attend_weights",
+            Self::AttendMix => "attend_mix",
             Self::DormouseBegin => "dormouse_begin",
             Self::DormouseRows => "dormouse_rows",
             Self::DormouseQuantise => "dormouse_quantise",
@@ -146,6 +158,8 @@ pub struct Heads {
     pub kv: u32,
     /// Whether scores lie in shared memory.
     pub shared_scores: u32,
+    /// Positions of all layers' keys and values: from the cache of one text to that of the next.
+    pub text_rows: u32,
     /// `1 / sqrt(head_dim)`.
     pub scale: f32,
 }
@@ -263,7 +277,7 @@ impl Arg {
             Self::Pointer(_) => 8,
             Self::U32(_) | Self::F32(_) => 4,
             Self::Matrix(_) => 56,
-            Self::Heads(_) => 36,
+            Self::Heads(_) => 40,
             Self::Vector(_) => 40,
             Self::Loop(_) => 48,
         }
@@ -288,7 +302,7 @@ impl Arg {
                 pair(h.head_dim, h.halves),
                 pair(h.window, h.context),
                 pair(h.kv, h.shared_scores),
-                h.scale.to_bits() as u64,
+                pair(h.text_rows, h.scale.to_bits()),
                 0,
                 0,
             ],

@@ -1,8 +1,10 @@
 //! What a Llama-family model takes of a device's memory, and the launches of its steps.
 //!
-//! A step is one position, fused into five kernels a layer. A block is up to [`COLUMNS`] positions, each matrix read once for all of them. Both give the bits of the runtime's steps.
+//! A step is one position, fused into five kernels a layer. A block is up to [`COLUMNS`] positions of one text or of several, each matrix read once for all of them. Both give the bits of the runtime's
+//! steps. Attention over many positions is spread over blocks of threads by three kernels more.
 
 mod block;
+mod long;
 mod step;
 
 use crate::launch::{Arg, Heads, Matrix};
@@ -61,6 +63,7 @@ pub struct Plan {
     config: LlamaConfig,
     context: u32,
     kv: KvDType,
+    texts: u32,
     shared_limit: u32,
     pieces: Vec<Piece>,
     layouts: Vec<Option<Layout>>,
@@ -78,6 +81,9 @@ pub(crate) struct Work {
     cache: usize,
     cache_scales: Option<usize>,
     scores: Option<usize>,
+    largest: Option<usize>,
+    worths: Option<usize>,
+    rows: usize,
     x: usize,
     qkv: usize,
     attended: usize,
@@ -106,16 +112,35 @@ impl Plan {
         (context, kv): (u32, KvDType),
         shared_limit: u32,
     ) -> Result<Self, Refusal> {
+        Self::for_texts(1, config, tensor, (context, kv), shared_limit)
+    }
+
+    /// The same with keys and values of so many texts, each of which has room for the context.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn for_texts<'a>(
+        texts: u32,
+        config: LlamaConfig,
+        tensor: impl Fn(u32) -> Option<TensorView<'a>>,
+        (context, kv): (u32, KvDType),
+        shared_limit: u32,
+    ) -> Result<Self, Refusal> {
         if context == 0 || context > config.max_seq_len {
             return Err(Refusal::Context { found: context, allowed: config.max_seq_len });
         }
         if kv_code(kv).is_none() {
             return Err(Refusal::Kv { kv });
         }
+        let most = u32::MAX / (2 * config.n_layers).max(1);
+        if texts > 1 && context > most {
+            return Err(Refusal::Context { found: context, allowed: most });
+        }
         let mut plan = Self {
             config,
             context,
             kv,
+            texts: texts.max(1),
             shared_limit,
             pieces: Vec::new(),
             layouts: Vec::new(),
@@ -172,17 +197,22 @@ impl Plan {
         let (c, kv) = (self.config, self.kv);
         let (many, context) = (u64::from(COLUMNS), u64::from(self.context));
         let (dim, q_dim, kv_dim, hidden) = (u64::from(c.dim), c.q_dim(), c.kv_dim(), u64::from(c.hidden_dim));
-        let heads = u64::from(c.n_layers).saturating_mul(2 * context * u64::from(c.n_kv_heads));
+        let heads = u64::from(self.texts).saturating_mul(u64::from(c.n_layers)).saturating_mul(2 * context * u64::from(c.n_kv_heads));
         let widest = dim.max(q_dim).max(hidden).next_multiple_of(PADDING);
         let vocab = u64::from(c.vocab_size);
         let rotation = 4 * context * u64::from(c.head_dim / 2);
-        let scores = (!self.shares_scores()).then(|| 4 * many * u64::from(c.n_heads) * context);
+        let (long, score_rows) = (self.is_long(), many * u64::from(c.n_heads));
+        let scores = (long || !self.shares_scores()).then(|| 4 * score_rows * context);
+        let parts = context.div_ceil(u64::from(long::SCORED));
         let partials = u64::from(rows_grid(c.vocab_size).0);
         let mut zeros = |what: &str, bytes: u64| self.add(what.to_owned(), bytes, Contents::Zeros);
         self.work = Work {
             cache: zeros("keys and values", heads.saturating_mul(u64::from(c.head_dim)).saturating_mul(kv.size())),
             cache_scales: (kv == KvDType::Q8).then(|| zeros("scales of keys and values", heads.saturating_mul(2))),
             scores: scores.map(|bytes| zeros("attention scores", bytes)),
+            largest: long.then(|| zeros("largest scores of parts", 4 * score_rows * parts)),
+            worths: long.then(|| zeros("scales of integer weights of positions", 4 * score_rows)),
+            rows: zeros("rows of a block", 16 * many),
             x: zeros("residual streams", 4 * many * dim),
             qkv: zeros("queries, keys and values of a layer", 4 * many * (q_dim + 2 * kv_dim)),
             attended: zeros("results of attention", 4 * many * q_dim),
@@ -239,7 +269,7 @@ impl Plan {
         self.work.logits
     }
 
-    /// The number of the piece with the state, `u32`: the position of the next step, how many of the tokens are given, the first position whose logits were not finite plus 1 (or 0), 0.
+    /// The number of the piece with the state, `u32`: the position of the next step, how many of the tokens are given, the first position whose logits were not finite plus 1 (or 0), the step's text.
     pub const fn state(&self) -> usize {
         self.work.state
     }
@@ -254,9 +284,24 @@ impl Plan {
         self.work.picks
     }
 
-    /// The number of the piece with keys and values, layer x (key, value) x position x `kv_dim`, as the runtime's cache has them.
+    /// The number of the piece with the rows of a block, 4 `u32` each: its token, its position, its text's number, 0.
+    pub const fn rows(&self) -> usize {
+        self.work.rows
+    }
+
+    /// Texts whose keys and values there is room for.
+    pub const fn texts(&self) -> u32 {
+        self.texts
+    }
+
+    /// The number of the piece with keys and values, text x layer x (key, value) x position x `kv_dim`, as the runtime's cache has those of one text.
     pub const fn cache(&self) -> usize {
         self.work.cache
+    }
+
+    /// The number of the piece with their scales, `f16`, text x layer x (key, value) x position x head; none but for q8.
+    pub const fn cache_scales(&self) -> Option<usize> {
+        self.work.cache_scales
     }
 
     /// Bytes of weights that a step reads, as they are packed: of the embedding one row, unless it is the classifier too.
@@ -273,12 +318,15 @@ impl Plan {
 
     /// Bytes of keys and values that a step at `position` reads.
     pub fn cache_bytes_a_step(&self, position: u32) -> u64 {
-        let positions = u64::from(match self.config.sliding_window {
-            0 => position + 1,
-            window => window.min(position + 1),
-        });
+        let positions = u64::from(self.seen(position));
         let c = &self.config;
         2 * u64::from(c.n_layers) * positions * (c.kv_dim() * self.kv.size() + u64::from(c.n_kv_heads) * self.kv.scale_size())
+    }
+
+    /// Additions that wait for one another in a step at `position`, because the order of sums over positions is fixed: of exponentials, and of weighted values where those are no integers.
+    pub fn additions_a_step(&self, position: u32) -> u64 {
+        let sums = if self.kv == KvDType::Q8 { 1 } else { 2 };
+        u64::from(self.config.n_layers) * sums * u64::from(self.seen(position).div_ceil(LANES))
     }
 
     fn shares_scores(&self) -> bool {
@@ -290,6 +338,9 @@ impl Plan {
 pub(crate) fn bytes_of(pieces: &[Piece], alignment: u64) -> u64 {
     pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.bytes.saturating_add(alignment - 1) & !(alignment - 1)))
 }
+
+/// The missing rows of a step, which is where the state says.
+const NO_ROWS: Arg = Arg::Pointer(0);
 
 /// In [`Plan::picks`]: a logit was no finite number.
 pub const NOT_FINITE: u32 = u32::MAX;
@@ -373,6 +424,7 @@ impl<'p> Placed<'p> {
             context: plan.context,
             kv: kv_code(plan.kv).unwrap_or(0),
             shared_scores: u32::from(plan.shares_scores()),
+            text_rows: if plan.texts > 1 { 2 * c.n_layers * plan.context } else { 0 },
             scale: 1.0 / (c.head_dim as f32).sqrt(),
         }
     }

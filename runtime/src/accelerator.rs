@@ -5,59 +5,73 @@
 use crate::arena::Carve;
 use crate::format::Error;
 use crate::ops::check::all_finite;
+use crate::tokenizer::Tokenizer;
+
+/// A token that is fed, at which position of which session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The session's number.
+    pub session: u64,
+    /// The token.
+    pub token: u32,
+    /// Its position.
+    pub position: u32,
+}
 
 /// What computes a network in place of this processor.
 ///
-/// Positions that were fed before may be fed again, and those after them are then forgotten: that is how a text begins anew.
+/// Positions that were fed before may be fed again, and those after them are then forgotten: that is how a text begins anew. A call about a session that [`Accelerator::has`] no more is
+/// [`Error::AcceleratorBusy`].
 pub trait Accelerator: Sync {
-    /// Begins a session and returns its number, which no other has. It has room for one: sessions that were begun before cannot go on.
+    /// Begins a session and returns its number, which no other has. Where there is no room for one more, the one that was begun first cannot go on.
     fn begin(&self) -> u64;
 
-    /// The number of the session that was begun last.
-    fn current(&self) -> u64;
+    /// Whether this session can go on.
+    fn has(&self, session: u64) -> bool;
 
     /// How many tokens [`Accelerator::feed`] takes at most: 1 or more.
     fn block(&self) -> u32;
 
-    /// Feeds `tokens`, the first of them at `position`, through all layers.
+    /// Feeds `rows` through all layers, of one session or of several: those of a session in the order of their positions.
     ///
     /// # Errors
     /// [`Error::Accelerator`].
-    fn feed(&self, tokens: &[u32], position: u32) -> Result<(), Error>;
+    fn feed(&self, rows: &[Row]) -> Result<(), Error>;
 
-    /// The logits after the tokens that the last call fed, from number `first` of them on: `logits` has room for one row or more, as many as there are at most.
+    /// The logits after the row of `session` at `position` and after those behind it, among the rows that the last call fed: `logits` has room for one row or more. False, and nothing done, where the
+    /// last call did something else.
     ///
     /// # Errors
     /// [`Error::Accelerator`].
-    fn logits(&self, first: u32, logits: &mut [f32]) -> Result<(), Error>;
+    fn logits(&self, session: u64, position: u32, logits: &mut [f32]) -> Result<bool, Error>;
 
-    /// Feeds one token and gives the logits after it.
+    /// Feeds one row and gives the logits after it.
     ///
     /// # Errors
     /// [`Error::Accelerator`].
-    fn step(&self, token: u32, position: u32, logits: &mut [f32]) -> Result<(), Error> {
-        self.feed(&[token], position)?;
-        self.logits(0, logits)
-    }
+    fn step(&self, row: Row, logits: &mut [f32]) -> Result<(), Error>;
 
-    /// Feeds one token and names the likeliest after it, the lowest where several are; `None`, and nothing done, where it leaves that to the session.
+    /// Feeds one row and names the likeliest token after it, the lowest where several are; `None`, and nothing done, where it leaves that to the session.
     ///
     /// # Errors
     /// [`Error::Accelerator`]; [`Error::NonFiniteLogits`].
-    fn choose(&self, token: u32, position: u32) -> Result<Option<u32>, Error> {
-        let _ = (token, position);
+    fn choose(&self, row: Row) -> Result<Option<u32>, Error> {
+        let _ = row;
         Ok(None)
     }
 
-    /// Does one part of feeding one token, the embedding (0) or a layer (from 1 on), and gives the residual stream after it. Parts come in order; after the last one [`Accelerator::logits`] may follow.
+    /// Does one part of feeding one row, the embedding (0) or a layer (from 1 on), and gives the residual stream after it. Parts come in order, those of several sessions one after another or mixed; after
+    /// the last one [`Accelerator::logits`] may follow.
     ///
     /// # Errors
     /// [`Error::Accelerator`].
-    fn part(&self, part: u32, token: u32, position: u32, residual: &mut [f32]) -> Result<(), Error>;
+    fn part(&self, part: u32, row: Row, residual: &mut [f32]) -> Result<(), Error>;
 }
 
+/// Tokens that are fed at once, at most.
+pub(crate) const ROWS: usize = 64;
 /// Rows of logits that are fetched at once.
-const LOGITS: usize = 8;
+pub(crate) const LOGITS: usize = 8;
 
 /// What a session keeps here of a network that is computed elsewhere.
 pub(crate) struct Away<'m> {
@@ -65,7 +79,7 @@ pub(crate) struct Away<'m> {
     /// The session's number there.
     number: u64,
     pub(crate) tokens: &'m mut [u32],
-    /// [`LOGITS`] rows.
+    /// [`LOGITS`] rows at least; prompts are merged there.
     pub(crate) logits: &'m mut [f32],
     pub(crate) order: &'m mut [u32],
     pub(crate) residual: &'m mut [f32],
@@ -74,8 +88,6 @@ pub(crate) struct Away<'m> {
     /// Parts of feeding it that were asked for, and that were done. A token of which none is done and all are asked for is fed at once.
     asked: u32,
     done: u32,
-    /// The number of the last token among those that were fed at once.
-    last: u32,
     /// What happened where nobody could be told.
     failed: Option<Error>,
 }
@@ -86,13 +98,22 @@ impl core::fmt::Debug for Away<'_> {
     }
 }
 
+/// Bytes of text for each position that a prompt may have which fills the context, at least. Keys and values, where other sessions merge prompts, are not here.
+const BYTES_A_POSITION: usize = 8;
+
+/// Words of the room for logits and for prompts.
+fn logits_words(context: u32, vocab_size: u32) -> usize {
+    let prompt = Tokenizer::scratch_words((context as usize).saturating_mul(BYTES_A_POSITION));
+    LOGITS.saturating_mul(vocab_size as usize).max(prompt)
+}
+
 /// Bytes that [`Away::new`] takes.
 ///
 /// # Errors
 /// [`Error::TooLargeForTarget`].
 pub(crate) fn arena_len(context: u32, vocab_size: u32, dim: u32) -> Result<usize, Error> {
-    // Far below 2^64: each is below 2^32.
-    let words = u64::from(context) + (LOGITS as u64 + 1) * u64::from(vocab_size) + u64::from(dim);
+    let others = u64::from(context) + u64::from(vocab_size) + u64::from(dim);
+    let words = others.saturating_add(logits_words(context, vocab_size) as u64);
     let addressable = (isize::MAX as u64) / size_of::<u32>() as u64;
     if words > addressable {
         return Err(Error::TooLargeForTarget { needed: words, addressable });
@@ -115,30 +136,46 @@ impl<'m> Away<'m> {
             return Err(Error::ArenaTooSmall { needed: needed as u64, found: found as u64 });
         }
         let mut carve = Carve::new(memory);
+        let words = logits_words(context, vocab_size);
         let vocab_size = vocab_size as usize;
         Ok(Self {
             accelerator,
             number: accelerator.begin(),
             tokens: carve.words(context as usize),
-            logits: carve.floats(LOGITS.saturating_mul(vocab_size)),
+            logits: carve.floats(words),
             order: carve.words(vocab_size),
             residual: carve.floats(dim as usize),
             begun: None,
             asked: 0,
             done: 0,
-            last: 0,
             failed: None,
         })
     }
 
     /// What computes this session, as long as it does.
-    fn accelerator(&self) -> Result<&'m dyn Accelerator, Error> {
-        if self.accelerator.current() == self.number { Ok(self.accelerator) } else { Err(Error::AcceleratorBusy) }
+    pub(crate) fn accelerator(&self) -> Result<&'m dyn Accelerator, Error> {
+        if self.accelerator.has(self.number) { Ok(self.accelerator) } else { Err(Error::AcceleratorBusy) }
+    }
+
+    /// A token of this session.
+    const fn row(&self, (token, position): (u32, u32)) -> Row {
+        Row { session: self.number, token, position }
+    }
+
+    /// The known token at `position`.
+    pub(crate) fn known_row(&self, position: u32) -> Row {
+        self.row((self.tokens.get(position as usize).copied().unwrap_or(0), position))
+    }
+
+    /// Whether nothing was begun, and nothing went wrong where nobody could be told.
+    #[cfg(feature = "llama")]
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.begun.is_none() && self.failed.is_none()
     }
 
     /// How many tokens can be fed at once.
     pub(crate) fn block(&self) -> u32 {
-        self.accelerator.block().max(1)
+        self.accelerator.block().clamp(1, ROWS as u32)
     }
 
     /// Notes that `part` of feeding `token` is wanted.
@@ -146,18 +183,20 @@ impl<'m> Away<'m> {
         if part == 0 {
             self.flush();
             self.begun = Some((token, position));
-            self.last = 0;
         }
         self.asked = part.saturating_add(1);
     }
 
-    /// Feeds tokens at once.
+    /// Feeds known tokens at once, [`Away::block`] of them at most.
     pub(crate) fn feed_block(&mut self, position: u32, count: u32) {
         self.flush();
-        let tokens = self.tokens.get(position as usize..).and_then(|rest| rest.get(..count as usize)).unwrap_or(&[]);
-        let fed = self.accelerator().and_then(|accelerator| accelerator.feed(tokens, position));
+        let mut rows = [Row::default(); ROWS];
+        for (row, at) in rows.iter_mut().zip(position..position.saturating_add(count)) {
+            *row = self.known_row(at);
+        }
+        let rows = rows.get(..count as usize).unwrap_or_default();
+        let fed = self.accelerator().and_then(|accelerator| accelerator.feed(rows));
         self.note(fed);
-        self.last = count.saturating_sub(1);
     }
 
     /// Does the parts that were asked for one by one, and leaves the residual stream after the last of them.
@@ -167,7 +206,8 @@ impl<'m> Away<'m> {
     pub(crate) fn look(&mut self) -> Result<(), Error> {
         if let Some((token, position)) = self.begun {
             while self.done < self.asked {
-                self.accelerator()?.part(self.done, token, position, self.residual)?;
+                let row = self.row((token, position));
+                self.accelerator()?.part(self.done, row, self.residual)?;
                 self.done = self.done.saturating_add(1);
             }
         }
@@ -184,13 +224,14 @@ impl<'m> Away<'m> {
         }
         let begun = self.begun.take().filter(|_| core::mem::take(&mut self.done) == 0);
         self.failed.take().map_or(Ok(()), Err)?;
-        let accelerator = self.accelerator()?;
-        let row = self.logits.get_mut(..vocab_size as usize).unwrap_or_default();
-        match begun {
-            Some((token, position)) => accelerator.step(token, position, row)?,
-            None => accelerator.logits(self.last, row)?,
+        let (accelerator, number) = (self.accelerator()?, self.number);
+        let fed = begun.map_or_else(|| self.known_row(position), |begun| self.row(begun));
+        let logits = self.logits.get_mut(..vocab_size as usize).unwrap_or_default();
+        // What another session fed since then took the place of what this one had fed: it is fed again.
+        if begun.is_some() || !accelerator.logits(number, position, logits)? {
+            accelerator.step(fed, logits)?;
         }
-        if all_finite(row) { Ok(()) } else { Err(Error::NonFiniteLogits { position }) }
+        if all_finite(logits) { Ok(()) } else { Err(Error::NonFiniteLogits { position }) }
     }
 
     /// The likeliest token after the one that was asked for, where the accelerator finds it and has not begun otherwise.
@@ -199,7 +240,7 @@ impl<'m> Away<'m> {
     /// Those of the accelerator; [`Error::NonFiniteLogits`].
     pub(crate) fn choose(&mut self) -> Result<Option<u32>, Error> {
         let Some((token, position)) = self.begun.filter(|_| self.done == 0 && self.failed.is_none()) else { return Ok(None) };
-        let chosen = self.accelerator()?.choose(token, position)?;
+        let chosen = self.accelerator()?.choose(self.row((token, position)))?;
         if chosen.is_some() {
             self.begun = None;
         }
@@ -217,14 +258,20 @@ impl<'m> Away<'m> {
         each: &mut impl FnMut(u32, &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         self.failed.take().map_or(Ok(()), Err)?;
-        let accelerator = self.accelerator()?;
+        let (accelerator, number) = (self.accelerator()?, self.number);
         let width = (vocab_size as usize).max(1);
         let mut first = 0;
         while first < count {
-            let rows = (count - first).min(LOGITS as u32);
+            let mut rows = (count - first).min(LOGITS as u32);
+            let at = position.saturating_add(first);
+            let fed = self.known_row(at);
             let logits = self.logits.get_mut(..width.saturating_mul(rows as usize)).unwrap_or_default();
-            accelerator.logits(first, logits)?;
-            for (row, position) in logits.chunks_exact(width).zip(position.saturating_add(first)..) {
+            if !accelerator.logits(number, at, logits)? {
+                // As in `compute_logits`.
+                accelerator.step(fed, logits.get_mut(..width).unwrap_or_default())?;
+                rows = 1;
+            }
+            for (row, position) in logits.chunks_exact(width).take(rows as usize).zip(at..) {
                 if !all_finite(row) {
                     return Err(Error::NonFiniteLogits { position }.into());
                 }
@@ -237,14 +284,14 @@ impl<'m> Away<'m> {
 
     /// Begins a new text.
     pub(crate) fn reset(&mut self) {
-        (self.begun, self.asked, self.done, self.last, self.failed) = (None, 0, 0, 0, None);
+        (self.begun, self.asked, self.done, self.failed) = (None, 0, 0, None);
     }
 
     /// Feeds a token that was asked for and whose logits nobody wanted.
     fn flush(&mut self) {
         let Some((token, position)) = self.begun.take() else { return };
         if self.done == 0 {
-            let fed = self.accelerator().and_then(|accelerator| accelerator.feed(&[token], position));
+            let fed = self.accelerator().and_then(|accelerator| accelerator.feed(&[self.row((token, position))]));
             self.note(fed);
         } else {
             self.begun = Some((token, position));

@@ -41,7 +41,7 @@ pub struct Model<'a> {
     #[cfg(not(target_os = "none"))]
     block: u32,
     #[cfg(not(target_os = "none"))]
-    accelerator: Option<&'a dyn Accelerator>,
+    pub(crate) accelerator: Option<&'a dyn Accelerator>,
 }
 
 /// The parts of a session's memory, of a Llama.
@@ -181,6 +181,12 @@ impl<'a> Model<'a> {
     pub fn with_accelerator(mut self, accelerator: &'a dyn Accelerator) -> Self {
         self.accelerator = Some(accelerator);
         self
+    }
+
+    /// Whether an accelerator computes it.
+    #[cfg(all(feature = "llama", not(target_os = "none")))]
+    pub(crate) const fn is_away(&self) -> bool {
+        self.accelerator.is_some()
     }
 
     /// What a session of a Llama has beside the memory of steps, if anything.

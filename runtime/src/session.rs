@@ -1,6 +1,8 @@
 //! From a prompt to text: one step a call, or streamed to a writer.
 
 #[cfg(all(feature = "llama", not(target_os = "none")))]
+mod away;
+#[cfg(all(feature = "llama", not(target_os = "none")))]
 mod batch;
 #[cfg(not(target_os = "none"))]
 mod blocks;

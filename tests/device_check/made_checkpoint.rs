@@ -1,6 +1,6 @@
 //! Writes a checkpoint of a known shape with made weights, in llama2.c's first format: something to measure with where no trained model of that size is at hand.
 //!
-//! Usage: `made-checkpoint SHAPE FILE`, SHAPE one of 15M, 42M, 110M, 1.1B.
+//! Usage: `made-checkpoint SHAPE FILE`, SHAPE one of 15M, 42M, 110M, 1.1B, or ternary: a small one, whose matrices hold 0 and one value with either sign.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,7 +14,11 @@ const SHAPES: &[(&str, Shape)] = &[
     ("42M", [512, 1376, 8, 8, 8, 32_000, 1024]),
     ("110M", [768, 2048, 12, 12, 12, 32_000, 1024]),
     ("1.1B", [2048, 5632, 22, 32, 4, -32_000, 2048]),
+    (TERNARY, [72, 136, 2, 4, 2, 512, 256]),
 ];
+
+/// The shape with three values in a matrix.
+const TERNARY: &str = "ternary";
 
 /// What the file has of a kind of weights, one after the other.
 #[derive(Clone, Copy)]
@@ -53,7 +57,7 @@ fn parts(shape: Shape) -> Vec<Part> {
     parts
 }
 
-fn write(shape: Shape, file: &str) -> std::io::Result<()> {
+fn write(shape: Shape, ternary: bool, file: &str) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(file)?);
     for size in shape {
         out.write_all(&size.to_le_bytes())?;
@@ -66,7 +70,8 @@ fn write(shape: Shape, file: &str) -> std::io::Result<()> {
                 let size = 1.0 / (width as f32).sqrt();
                 for _ in 0..count {
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    let value = ((random >> 40) as f32 / (1u32 << 23) as f32 - 1.0) * size;
+                    let value = (random >> 40) as f32 / (1u32 << 23) as f32 - 1.0;
+                    let value = if ternary { (1.5 * value).round() } else { value } * size;
                     out.write_all(&value.to_le_bytes())?;
                 }
             }
@@ -91,10 +96,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let Some((_, sizes)) = SHAPES.iter().find(|(name, _)| name == shape) else {
-        eprintln!("there is no shape {shape}; the shapes are 15M, 42M, 110M, 1.1B");
+        eprintln!("there is no shape {shape}; the shapes are 15M, 42M, 110M, 1.1B, ternary");
         return ExitCode::from(2);
     };
-    match write(*sizes, file) {
+    match write(*sizes, shape == TERNARY, file) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cannot write {file}: {error}");

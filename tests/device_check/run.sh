@@ -1,51 +1,86 @@
 #!/bin/bash
-# Everything that a machine with a GPU is asked for, in one command of less than five minutes: bits, memory errors and races, speed.
+# Everything that a machine with a GPU is asked for, in one command of less than five minutes: bits, speed, memory errors and races.
 #
-#   tests/device_check/run.sh [bits|sanitize|measure|hashes]...      without a word: bits, sanitize, measure
+#   tests/device_check/run.sh [bits|measure|sanitize|hashes]...      without a word: bits, measure, sanitize
 #
-# bits      the logits of models/story.bin in every type of weights and of keys and values have the stored hashes, in every run; so has the text that the device chooses by itself, as a graph and without
-# sanitize  NVIDIA's compute-sanitizer, where it is installed, finds nothing
+# bits      the logits of models/story.bin and of a made ternary model in every type of weights and of keys and values have the stored hashes, in every run; so has the text that the device chooses by
+#           itself, as a graph and without
 # measure   prefill and decoding of made models of 15M, 42M, 110M and 1.1B weights in bf16, beside what they should cost
+# sanitize  NVIDIA's compute-sanitizer, where it is installed and runs, finds nothing
 # hashes    writes tests/device_check/hashes.txt anew, with the processor instead of a GPU
 #
-# DMEXP and MADE name the programs (default: target/release/dmexp and target/release/made-checkpoint, as `cargo build --release -p dmexp-tools -p dmexp-tests --bins` makes them), DEVICE the device
-# (default: cuda; the word cpu takes none), OUT the folder for what is kept (default: a new one).
+# It takes NVIDIA's driver, bash, coreutils, diffutils and awk, and two programs, but no network and no toolchain: `cargo xtask device-check` builds the programs and puts them with all else that is needed
+# into target/device-check, whose copy of this file runs on any machine with the same C library or a newer one. In the repository it takes those of target/release.
+#
+# DMEXP and MADE name the programs, DEVICE the device (default: cuda; the word cpu takes none), OUT the folder for what is kept (default: a new one), BUDGET the seconds that all may take together
+# (default: 280), SHAPES what is measured.
+#
+# Every line that begins with WRONG is something that a GPU must not do, and makes the status 1; a line that begins with NOT CHECKED says what kept something from being checked.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-dmexp=${DMEXP:-$root/target/release/dmexp}
-made=${MADE:-$root/target/release/made-checkpoint}
-out=${OUT:-$(mktemp -d)}
+if [ -x "$here/dmexp" ]; then
+  models=$here
+  programs=$here
+else
+  models=$(cd "$here/../../models" && pwd)
+  programs=$(cd "$here/../.." && pwd)/target/release
+fi
+dmexp=${DMEXP:-$programs/dmexp}
+made=${MADE:-$programs/made-checkpoint}
+budget=${BUDGET:-280}
+shapes=${SHAPES:-15M 42M 110M 1.1B}
+out=${OUT:-$(mktemp -d)} || exit 2
 device=(--device "${DEVICE:-cuda}")
 [ "${DEVICE:-cuda}" = cpu ] && device=()
 hashes=$here/hashes.txt
 failed=0
 tokens=$(seq -s, 1 37 9472 | tr ',' '\n' | awk '{ print $1 % 512 }' | paste -sd, -)
 
-# Not more than this many seconds for any one program.
-limited() { timeout "$1" "${@:2}"; }
 wrong() {
   echo "WRONG: $*"
   failed=1
 }
 
+# Runs a program for not more than so many seconds, nor than are left; what it prints goes to the file $said, whose end is in the message when it fails.
+said=$out/said.txt
+limited() {
+  local most=$1 left=$((budget - SECONDS)) status
+  shift
+  if [ "$left" -le 0 ]; then
+    echo "the $budget s of BUDGET are over" > "$said"
+    return 124
+  fi
+  timeout -k 5 "$((left < most ? left : most))" "$@" > "$said" 2>&1
+  status=$?
+  [ "$status" = 124 ] || [ "$status" = 137 ] && echo "it was stopped after $((left < most ? left : most)) s" >> "$said"
+  return "$status"
+}
+reason() { grep . "$said" | tail -n 1; }
+
 export_story() { # type of weights
-  [ -e "$out/story.$1.dmexp" ] || limited 60 "$dmexp" export run --quiet --no-golden --checkpoint "$root/models/story.bin" --tokenizer "$root/models/story.tokenizer.bin" --dtype "$1" --out "$out/story.$1.dmexp"
+  local source=(--checkpoint "$models/story.bin")
+  [ -e "$out/story.$1.dmexp" ] && return
+  if [ "$1" = t2 ]; then
+    limited 30 "$made" ternary "$out/ternary.bin" || return
+    source=(--checkpoint "$out/ternary.bin")
+  fi
+  limited 60 "$dmexp" export run --quiet --no-golden "${source[@]}" --tokenizer "$models/story.tokenizer.bin" --dtype "$1" --out "$out/story.$1.dmexp"
 }
 
-# Lines of `what hash`.
-found() {
-  local dtype kv hash
-  for dtype in f32 f16 bf16 q8 q4; do
-    export_story "$dtype" || return 2
+# Writes lines of `what hash` to found.txt.
+find_hashes() {
+  local dtype kv
+  : > "$out/found.txt"
+  for dtype in f32 f16 bf16 q8 q4 t2; do
+    export_story "$dtype" || return
     for kv in f32 f16 q8; do
       rm -f "$out/logits.f32"
-      limited 60 "$dmexp" logits --export "$out/story.$dtype.dmexp" --tokens "$tokens" --kv "$kv" --out "$out/logits.f32" "${device[@]}" > "$out/logits.txt" 2>&1 || { cat "$out/logits.txt" >&2; return 2; }
-      hash=$(sha256sum < "$out/logits.f32" | cut -d' ' -f1)
-      echo "logits-$dtype-$kv $hash"
+      limited 60 "$dmexp" logits --export "$out/story.$dtype.dmexp" --tokens "$tokens" --kv "$kv" --out "$out/logits.f32" "${device[@]}" || return
+      echo "logits-$dtype-$kv $(sha256sum < "$out/logits.f32" | cut -d' ' -f1)" >> "$out/found.txt"
     done
-    hash=$(limited 60 "$dmexp" generate --export "$out/story.$dtype.dmexp" --prompt "Once upon a time" --temp 0 --steps 200 "${device[@]}" "$@" 2> "$out/generate.txt" | sha256sum | cut -d' ' -f1)
-    echo "story-$dtype $hash"
+    # The text alone: what is said of the device is on the other stream.
+    limited 60 bash -c '"$@" > "$0"' "$out/story.txt" "$dmexp" generate --export "$out/story.$dtype.dmexp" --prompt "Once upon a time" --temp 0 --steps 200 "${device[@]}" "$@" || return
+    echo "story-$dtype $(sha256sum < "$out/story.txt" | cut -d' ' -f1)" >> "$out/found.txt"
   done
 }
 
@@ -54,59 +89,80 @@ bits() {
   for run in "first run" "second run"; do
     more=()
     [ "$run" = "second run" ] && [ ${#device[@]} -gt 0 ] && more=(--no-graph)
-    if ! found "${more[@]}" > "$out/found.txt"; then
-      wrong "bits, $run: dmexp could not run"
-    elif diff "$hashes" "$out/found.txt"; then
+    if ! find_hashes "${more[@]}"; then
+      wrong "bits, $run, after $(wc -l < "$out/found.txt") of $(wc -l < "$hashes") hashes: $(reason)"
+    elif cmp -s "$hashes" "$out/found.txt"; then
       echo "bits, $run: $(wc -l < "$hashes") hashes are those of the runtime"
     else
-      wrong "bits, $run: other hashes than tests/device_check/hashes.txt"
+      wrong "bits, $run: others than in hashes.txt are $(diff "$hashes" "$out/found.txt" | awk '/^>/ { print $2 }' | paste -sd' ' -)"
     fi
-  done
-}
-
-sanitize() {
-  if ! command -v compute-sanitizer > /dev/null; then
-    echo "sanitize: compute-sanitizer is not installed: skipped"
-    return
-  fi
-  local tool dtype
-  for dtype in bf16 q4; do
-    export_story "$dtype" || return
-    for tool in memcheck racecheck initcheck synccheck; do
-      if limited 40 compute-sanitizer --tool "$tool" --error-exitcode 9 "$dmexp" logits --export "$out/story.$dtype.dmexp" --tokens 1,403,407,261,378 --kv q8 "${device[@]}" > "$out/sanitize-$tool-$dtype.txt" 2>&1; then
-        echo "sanitize, $tool, $dtype: nothing found"
-      else
-        wrong "sanitize, $tool, $dtype: $(tail -3 "$out/sanitize-$tool-$dtype.txt")"
-      fi
-    done
   done
 }
 
 measure() {
   local shape
-  "$dmexp" bench --costs bf16
-  for shape in 15M 42M 110M 1.1B; do
+  limited 20 "$dmexp" bench --costs bf16 && cat "$said"
+  for shape in $shapes; do
     if limited 60 "$made" "$shape" "$out/made.bin" &&
       limited 90 "$dmexp" export run --quiet --no-golden --checkpoint "$out/made.bin" --tokenizer none --dtype bf16 --out "$out/made-$shape.dmexp" &&
-      limited 60 "$dmexp" bench --export "$out/made-$shape.dmexp" --pp 128 --tg 64 --repetitions 3 "${device[@]}"; then
-      :
+      limited 60 "$dmexp" bench --quiet --export "$out/made-$shape.dmexp" --pp 128 --tg 64 --repetitions 3 "${device[@]}"; then
+      tee -a "$out/measured.txt" < "$said"
+    elif [ $((budget - SECONDS)) -le 0 ]; then
+      echo "NOT CHECKED: measure, $shape: $(reason)"
     else
-      wrong "measure, $shape: could not be measured"
+      wrong "measure, $shape: $(reason)"
     fi
     rm -f "$out/made.bin" "$out/made-$shape.dmexp"
-  done 2>&1 | tee "$out/measured.txt"
+  done
 }
 
-command -v nvidia-smi > /dev/null && nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total --format=csv
-[ $# -gt 0 ] || set -- bits sanitize measure
+sanitize() {
+  local tool dtype status
+  if ! command -v compute-sanitizer > /dev/null; then
+    echo "NOT CHECKED: sanitize: compute-sanitizer is not installed"
+    return
+  fi
+  for dtype in bf16 q4; do
+    export_story "$dtype" || { wrong "sanitize, $dtype: $(reason)"; continue; }
+    for tool in memcheck racecheck initcheck synccheck; do
+      limited 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$dmexp" logits --export "$out/story.$dtype.dmexp" --tokens 1,403,407,261,378 --kv q8 --out "$out/sanitized.f32" "${device[@]}"
+      status=$?
+      case $status in
+        0) echo "sanitize, $tool, $dtype: nothing found" ;;
+        9)
+          cp "$said" "$out/sanitize-$tool-$dtype.txt"
+          wrong "sanitize, $tool, $dtype: $(grep -m 1 '=========.*[a-z]' "$said") (all of it: $out/sanitize-$tool-$dtype.txt)"
+          ;;
+        *) echo "NOT CHECKED: sanitize, $tool, $dtype: compute-sanitizer does not get through (status $status): $(reason)" ;;
+      esac
+    done
+  done
+}
+
+for program in "$dmexp" "$made"; do
+  [ -x "$program" ] || { echo "there is no program $program: cargo xtask device-check builds it"; exit 2; }
+done
+limited 20 "$dmexp" --version || { echo "$dmexp does not run here: $(reason)"; exit 2; }
+cat "$said"
+if [ ${#device[@]} -gt 0 ]; then
+  if command -v nvidia-smi > /dev/null; then
+    limited 20 nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total --format=csv,noheader && cat "$said" || echo "nvidia-smi does not run: $(reason)"
+  else
+    echo "there is no nvidia-smi; whether there is a driver is seen in what follows"
+  fi
+fi
+[ $# -gt 0 ] || set -- bits measure sanitize
 for part in "$@"; do
   case $part in
     bits) bits ;;
+    measure) measure ;;
     sanitize) sanitize ;;
-    measure) measure && grep -q '^WRONG' "$out/measured.txt" && failed=1 ;;
-    hashes) device=() && found > "$out/found.txt" && cp "$out/found.txt" "$hashes" || failed=1 ;;
-    *) echo "there is no part $part" && exit 2 ;;
+    hashes)
+      device=()
+      find_hashes && cp "$out/found.txt" "$hashes" || wrong "hashes: $(reason)"
+      ;;
+    *) echo "there is no part $part: bits, measure, sanitize, hashes"; exit 2 ;;
   esac
 done
-echo "kept: $out"
+echo "$SECONDS s; kept: $out"
 exit $failed

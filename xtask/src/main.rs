@@ -5,6 +5,7 @@ mod bits;
 mod board;
 mod c;
 mod demo;
+mod device_check;
 mod elf;
 mod emulator;
 mod failure;
@@ -66,6 +67,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
         summary: "Rebuild the PTX of the CUDA kernels and hold it to its budget of registers",
         help: kernels::HELP,
         run: kernels::main,
+    },
+    Subcommand {
+        name: "device-check",
+        summary: "Pack what checks a GPU, for a machine that has one",
+        help: device_check::HELP,
+        run: device_check::main,
     },
     Subcommand { name: "bench", summary: "Measure, as a table and as JSON", help: bench::HELP, run: bench::main },
     Subcommand { name: "train", summary: "Train the models that the repository carries", help: train::HELP, run: train::main },

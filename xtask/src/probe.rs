@@ -3,7 +3,7 @@
 use crate::board::{self, Board, Floats};
 use crate::failure::{Failure, Outcome};
 use crate::models::{self, STORY};
-use crate::{made, paths, process, qemu};
+use crate::{device_check, made, paths, process, qemu};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,27 @@ pub(crate) fn check(board: &Board) -> Outcome {
     if board.story_kv != "q8" && (board.floats == Floats::Hardware || board.model == models::TINY) {
         self_test(board, &device)?;
     }
-    if board.name == FAULTY { faults(board, &model, &device) } else { Ok(()) }
+    if board.name == FAULTY {
+        with_a_gpu(&model, &device)?;
+        faults(board, &model, &device)
+    } else {
+        Ok(())
+    }
+}
+
+/// A GPU, for which the stand-in of its driver computes, against the board.
+fn with_a_gpu(model: &Path, device: &str) -> Outcome {
+    let Some(driver) = device_check::stand_in()? else {
+        println!("skipped: there is no stand-in of CUDA's driver on this machine");
+        return Ok(());
+    };
+    let mut command = models::dmexp()?;
+    command.current_dir(paths::root()).env("LD_LIBRARY_PATH", driver).args(["compare", "--reference", "cuda", "--device", device]);
+    command.args(["--prompt", "Once upon a time", "--positions", "8", "--json", "--export"]).arg(model);
+    let found = parsed(&process::capture(&mut command)?)?;
+    expect(&found, &[("equal", json!(true)), ("first_difference", Value::Null)])?;
+    println!("{}", found["verdict"].as_str().unwrap_or_default());
+    Ok(())
 }
 
 /// The model inside the firmware replays the golden vectors of its file.

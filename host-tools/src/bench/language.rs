@@ -14,17 +14,12 @@ use dmexp_format::layout::LlamaLayout;
 pub(super) fn jobs<'a>(request: &Request<'a>, export: usize, loaded: &'a Loaded, jobs: &mut Vec<Job<'a>>) -> Result<()> {
     let llama = (loaded.file()?.architecture() == Architecture::Llama).then(|| Facts::of(loaded)).transpose()?;
     let room = loaded.model()?.context();
-    let kinds: Vec<Option<KvDType>> = if llama.is_some() { request.kv.iter().copied().map(Some).collect() } else { vec![None] };
+    let kinds: Vec<Option<KvDType>> = if llama.is_some() { request.wanted.kv.iter().copied().map(Some).collect() } else { vec![None] };
     for (kv, level) in kinds.iter().flat_map(|kv| request.levels.iter().map(move |level| (*kv, *level))) {
         for threads in request.threads {
             let setting = Setting { kv, threads: *threads, level };
-            let tests = request.contexts.iter().flat_map(|context| {
-                let context = *context;
-                let prefill = request.prefill.iter().map(move |tokens| Test::Prefill { tokens: *tokens, context });
-                prefill.chain(request.decode.iter().map(move |tokens| Test::Decode { tokens: *tokens, context }))
-            });
             let mut rows = Vec::new();
-            for test in tests.filter(|test| test.tokens().is_some_and(|(tokens, _)| tokens > 0)) {
+            for test in request.wanted.tests() {
                 let needed = test.positions();
                 rows.push(Row {
                     export,

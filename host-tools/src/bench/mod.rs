@@ -18,9 +18,9 @@ use dmexp_format::arch::Architecture;
 use machine::Yardstick;
 use std::fmt;
 
-/// What is measured. Every list is gone through for every export.
+/// What is measured on any machine. Every list is gone through for every export.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub struct Wanted<'a> {
     /// The files.
     pub exports: &'a [Loaded],
     /// Lengths of texts that are read at once.
@@ -31,12 +31,31 @@ pub struct Request<'a> {
     pub contexts: &'a [u32],
     /// How keys and values are kept, of models that have them.
     pub kv: &'a [KvDType],
+    /// How often everything is measured; at least once.
+    pub repetitions: u32,
+}
+
+impl Wanted<'_> {
+    /// The tests of a language model, those of one number of tokens before them together.
+    pub(crate) fn tests(&self) -> impl Iterator<Item = Test> {
+        let tests = self.contexts.iter().flat_map(|context| {
+            let context = *context;
+            let prefill = self.prefill.iter().map(move |tokens| Test::Prefill { tokens: *tokens, context });
+            prefill.chain(self.decode.iter().map(move |tokens| Test::Decode { tokens: *tokens, context }))
+        });
+        tests.filter(|test| test.tokens().is_some_and(|(tokens, _)| tokens > 0))
+    }
+}
+
+/// What is measured on this machine's processor.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// What is measured.
+    pub wanted: Wanted<'a>,
     /// Numbers of threads, of models that use them.
     pub threads: &'a [usize],
     /// Vector instructions.
     pub levels: &'a [Level],
-    /// How often everything is measured; at least once.
-    pub repetitions: u32,
     /// For models of dormouse.
     pub dormouse: DormouseOptions,
 }
@@ -199,7 +218,7 @@ struct Job<'a> {
 /// [`Class::Request`] where nothing is asked for, where the model has room for none of it, or where the machine has not the instructions; those of binding and running a model.
 pub fn run(request: &Request<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
     let mut jobs = Vec::new();
-    for (number, loaded) in request.exports.iter().enumerate() {
+    for (number, loaded) in request.wanted.exports.iter().enumerate() {
         let before = jobs.len();
         if loaded.file()?.architecture() == Architecture::Sequential {
             network::jobs(request, number, loaded, &mut jobs)?;
@@ -208,7 +227,7 @@ pub fn run(request: &Request<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<
         }
         refuse_without_room(loaded, jobs.get(before..).unwrap_or_default())?;
     }
-    let passes = u64::from(request.repetitions.max(1)) + 1;
+    let passes = u64::from(request.wanted.repetitions.max(1)) + 1;
     let total = passes * jobs.len() as u64;
     let (mut done, mut peak, mut yardstick) = (0, None, None);
     for pass in 0..passes {
@@ -232,13 +251,16 @@ pub fn run(request: &Request<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<
     Ok(Report { rows: rows.collect(), peak_memory: peak })
 }
 
+/// Nothing is asked for.
+pub(crate) fn nothing() -> Error {
+    let what = "there is nothing to measure: no prefill and no decoding is asked for";
+    Error::new(Class::Request, what).advise("give --pp or --tg a number above 0")
+}
+
 /// Refuses a model of which nothing can be measured.
 fn refuse_without_room(loaded: &Loaded, jobs: &[Job<'_>]) -> Result<()> {
     let mut tests = jobs.iter().flat_map(|job| &job.rows);
-    let Some(first) = tests.next() else {
-        let what = "there is nothing to measure: no prefill and no decoding is asked for";
-        return Err(Error::new(Class::Request, what).advise("give --pp or --tg a number above 0").in_file(loaded.path()));
-    };
+    let Some(first) = tests.next() else { return Err(nothing().in_file(loaded.path())) };
     match first.no_room {
         Some((needed, room)) if tests.all(|row| row.no_room.is_some()) => {
             let what = format!("{} takes {needed} positions, the model has {room}", first.test);

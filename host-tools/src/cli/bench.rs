@@ -9,7 +9,7 @@ use super::run_on::{Processor, RunOn};
 use clap::Args;
 use dmexp::simd::Level;
 use dmexp_format::{DType, KvDType};
-use dmexp_tools::bench::{self, Request};
+use dmexp_tools::bench::{self, Request, Wanted};
 use dmexp_tools::decode::{Load, Loaded, physical_cores};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, Write};
@@ -93,23 +93,21 @@ pub(crate) fn run(command: &Bench) -> Outcome {
     let threads: Vec<usize> =
         if command.threads.is_empty() { vec![physical_cores()] } else { command.threads.iter().map(|threads| *threads as usize).collect() };
     let levels = if command.simd.is_empty() { vec![Level::best()] } else { command.simd.clone() };
-    let wanted = Request {
+    let wanted = Wanted {
         exports: &loaded,
         prefill: &command.pp,
         decode: &command.tg,
         contexts: &command.context,
         kv: &command.kv,
-        threads: &threads,
-        levels: &levels,
         repetitions: command.repetitions,
-        dormouse: command.dormouse.options(),
     };
     let bar = bar(command.quiet || command.json || command.csv, "measuring");
     #[cfg(feature = "cuda")]
     if let Processor::Cuda(number) = command.on.device {
-        return super::bench_cuda::run(command, number, &loaded, &bar);
+        return super::bench_cuda::run(command, number, wanted, &bar);
     }
-    let report = bench::run(&wanted, &mut |done, total| {
+    let request = Request { wanted, threads: &threads, levels: &levels, dormouse: command.dormouse.options() };
+    let report = bench::run(&request, &mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);
     });

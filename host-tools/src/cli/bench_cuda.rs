@@ -4,6 +4,7 @@ use super::bench::Bench;
 use super::failure::{Outcome, request};
 use super::output::{grouped, json, shown, table};
 use dmexp_format::{DType, KvDType};
+use dmexp_tools::bench::Wanted;
 use dmexp_tools::cuda::bench::{Report, Request, Row, run as measure, shape_costs};
 use dmexp_tools::cuda::{Cost, H200, Options};
 use dmexp_tools::decode::Loaded;
@@ -12,25 +13,18 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// What the columns of costs are.
-const COSTS: &str = "Costs: bytes / (0.7 x 4.3 TB/s) + launches x 1.3 us (as one graph) or 5 us (each by itself), for an H200; at best bytes / 4.3 TB/s. Reckoned, not measured.";
+const COSTS: &str = "Costs: bytes / (0.7 x 4.3 TB/s) + launches x 1.3 us (as one graph) or 5 us (each by itself) + chains of additions over positions x 4 cycles of 1.755 GHz, for an H200; at best bytes / 4.3 TB/s. Reckoned, not measured.";
 
 /// Measures on the GPU of this number.
-pub(super) fn run(command: &Bench, number: u32, loaded: &[Loaded], bar: &ProgressBar) -> Outcome {
+pub(super) fn run(command: &Bench, number: u32, wanted: Wanted<'_>, bar: &ProgressBar) -> Outcome {
     for (given, option) in [(!command.threads.is_empty(), "--threads"), (!command.simd.is_empty(), "--simd"), (command.csv, "--csv")] {
         if given {
             return Err(request(format!("{option} is for this machine's processor"), "leave it or --device cuda out"));
         }
     }
-    let wanted = Request {
-        exports: loaded,
-        prefill: &command.pp,
-        decode: &command.tg,
-        contexts: &command.context,
-        kv: &command.kv,
-        repetitions: command.repetitions,
-        options: Options { ordinal: number, graphs: !command.on.no_graph, ..Options::default() },
-    };
-    let report = measure(&wanted, &mut |done, total| {
+    let loaded = wanted.exports;
+    let options = Options { ordinal: number, graphs: !command.on.no_graph, ..Options::default() };
+    let report = measure(&Request { wanted, options }, &mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);
     });
@@ -91,6 +85,7 @@ fn cost_json(cost: &Cost) -> Value {
         "machine": H200.name,
         "bytes": cost.bytes,
         "launches": cost.launches,
+        "seconds_of_chains": cost.chains,
         "seconds": cost.seconds,
         "seconds_without_graph": cost.seconds_alone,
         "seconds_at_best": cost.floor,
@@ -117,13 +112,15 @@ pub(super) fn costs(command: &Bench, dtype: DType) -> Outcome {
             found.iter().map(|(name, config, cost)| json!({ "shape": name, "context": config.max_seq_len, "cost": cost_json(cost) }));
         return Ok(json(&json!({ "dtype": dtype.name(), "kv": kv.name(), "shapes": shapes.collect::<Vec<_>>() }))?);
     }
-    let header = ["shape", "position", "read MB", "launches", "us", "tokens/s", "us without graph", "at best us", "at best tokens/s"];
+    let header =
+        ["shape", "position", "read MB", "launches", "chains us", "us", "tokens/s", "us without graph", "at best us", "at best tokens/s"];
     let rows = found.iter().map(|(name, config, cost)| {
         [
             (*name).to_owned(),
             (config.max_seq_len - 1).to_string(),
             megabytes(cost.bytes),
             cost.launches.to_string(),
+            microseconds(cost.chains),
             microseconds(cost.seconds),
             grouped((1.0 / cost.seconds) as u64),
             microseconds(cost.seconds_alone),
@@ -132,6 +129,6 @@ pub(super) fn costs(command: &Bench, dtype: DType) -> Outcome {
         ]
     });
     let mut out = io::stdout().lock();
-    writeln!(out, "{}\n\nAll matrices in {dtype}, keys and values in {kv}.\n{COSTS}", table(header, &[1, 2, 3, 4, 5, 6, 7, 8], rows))?;
+    writeln!(out, "{}\n\nAll matrices in {dtype}, keys and values in {kv}.\n{COSTS}", table(header, &[1, 2, 3, 4, 5, 6, 7, 8, 9], rows))?;
     Ok(out.flush()?)
 }

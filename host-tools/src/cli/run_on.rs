@@ -61,12 +61,15 @@ pub(crate) struct RunOn {
     /// With a GPU: launches every kernel by itself, not a whole step as one graph. The results do not depend on it
     #[arg(long)]
     pub(crate) no_graph: bool,
+    /// With a GPU: how many texts it has memory for; 0 is one.
+    #[arg(skip)]
+    pub(crate) texts: u32,
 }
 
 impl RunOn {
     /// This GPU, as ever.
     pub(crate) const fn cuda(number: u32) -> Self {
-        Self { device: Processor::Cuda(number), no_graph: false }
+        Self { device: Processor::Cuda(number), no_graph: false, texts: 1 }
     }
 
     /// The model on the GPU of this number, whose memory for it is kept in `opened`.
@@ -90,7 +93,7 @@ impl RunOn {
         }
         Ok(Cpu::elsewhere(&opened.loaded, options, dormouse, |model| {
             if opened.gpu.get().is_none() {
-                let options = Options { ordinal: number, graphs: !self.no_graph, ..Options::default() };
+                let options = Options { ordinal: number, graphs: !self.no_graph, texts: self.texts.max(1), ..Options::default() };
                 let _ = opened.gpu.set(Cuda::new(model, &options).map_err(refused)?);
             }
             opened.gpu.get().map(|gpu| gpu as _).ok_or_else(|| refused(CudaError::Thread))

@@ -47,9 +47,9 @@ pub(crate) struct Serve {
     kv: KvDType,
     #[command(flatten)]
     on: RunOn,
-    /// How many texts of a model are computed at the same time: memory for them is taken at the start [default: 4; a GPU has room for 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    parallel: Option<u32>,
+    /// How many texts of a model are computed at the same time: memory for them is taken at the start
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=64))]
+    parallel: u32,
     /// How many texts of a model may wait for memory; more are refused with 503
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     queue: u32,
@@ -146,18 +146,14 @@ impl Serve {
             dormouse: DormouseRunArgs::default(),
         };
         let opened: &'static Opened = Box::leak(Box::new(arguments.open()?));
-        let gpu = self.on.device != Processor::Cpu;
-        let parallel = self.parallel.unwrap_or(if gpu { 1 } else { 4 });
-        if gpu && parallel > 1 {
-            return Err(request("a GPU has room for one text at a time", "leave --parallel or --device out"));
-        }
-        let model = if gpu { *arguments.cpu(opened, self.on)?.model() } else { arguments.model(opened)? };
+        let on = RunOn { texts: self.parallel, ..self.on };
+        let model = if on.device == Processor::Cpu { arguments.model(opened)? } else { *arguments.cpu(opened, on)?.model() };
         if let Some(line) = gpu_line(opened) {
             note(format_args!("{line}"));
         }
         let model = Box::leak(Box::new(model));
         let id = export.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let template = own_template(opened, self.chat_template.as_deref())?;
-        Ok(Served { id, loaded: &opened.loaded, model, template, parallel })
+        Ok(Served { id, loaded: &opened.loaded, model, template, parallel: self.parallel })
     }
 }

@@ -17,10 +17,12 @@ pub struct Machine {
     pub gap: f64,
     /// The same where each is launched by itself.
     pub gap_alone: f64,
+    /// Seconds from one addition to the next that needs its result.
+    pub addition: f64,
 }
 
-/// An NVIDIA H200: figures that others report for it or for the H100, none of them measured here.
-pub const H200: Machine = Machine { name: "H200", bandwidth: 4.3e12, share: 0.7, gap: 1.3e-6, gap_alone: 5e-6 };
+/// An NVIDIA H200: figures that others report for it or for the H100, none of them measured here. An addition takes four cycles.
+pub const H200: Machine = Machine { name: "H200", bandwidth: 4.3e12, share: 0.7, gap: 1.3e-6, gap_alone: 5e-6, addition: 4.0 / 1.755e9 };
 
 /// What a step costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +31,8 @@ pub struct Cost {
     pub bytes: u64,
     /// Launches, one after the other.
     pub launches: u64,
+    /// Seconds of additions that wait for one another: attention adds up over positions in a fixed order.
+    pub chains: f64,
     /// Seconds, where they are one graph.
     pub seconds: f64,
     /// Seconds, where each is launched by itself.
@@ -42,11 +46,13 @@ impl Cost {
     pub fn new(plan: &Plan, position: u32, machine: &Machine) -> Self {
         let bytes = plan.weight_bytes_a_step() + plan.cache_bytes_a_step(position);
         let addresses = vec![0; plan.pieces().len()];
-        let launches = plan.step(&addresses).launches().count() as u64;
-        let reading = bytes as f64 / (machine.share * machine.bandwidth);
+        let launches = plan.step(&addresses, plan.reach(position)).launches().count() as u64;
+        let chains = plan.additions_a_step(position) as f64 * machine.addition;
+        let reading = bytes as f64 / (machine.share * machine.bandwidth) + chains;
         Self {
             bytes,
             launches,
+            chains,
             seconds: reading + launches as f64 * machine.gap,
             seconds_alone: reading + launches as f64 * machine.gap_alone,
             floor: bytes as f64 / machine.bandwidth,

@@ -1,11 +1,13 @@
-//! The steps of one text on a device: which launches each call of the session comes to, and what is copied.
+//! The steps of texts on a device: which launches each call of a session comes to, and what is copied.
 
 use super::driver::Device;
 use super::error::CudaError;
 use cudarc::driver::CudaGraph;
+use dmexp::accelerator::Row;
 use dmexp_kernels::plan::NOT_FINITE;
 use dmexp_kernels::{COLUMNS, Launch, Plan, Step};
-use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The most tokens that are chosen ahead of the session.
 const AHEAD: u32 = 32;
@@ -13,21 +15,31 @@ const AHEAD: u32 = 32;
 /// A model on a device.
 pub(super) struct Decoder {
     // Before the device: graphs go before what they were recorded on.
-    graphs: Option<Graphs>,
+    steps: Vec<SizedStep>,
+    /// Blocks that were recorded when they were first launched, by how many rows they have and how far they reach; none without graphs.
+    blocks: Option<BTreeMap<(u32, u32), CudaGraph>>,
     device: Device,
     plan: Plan,
     addresses: Vec<u64>,
-    step: Step,
     vocab_size: u32,
     dim: u32,
-    /// Where the logits are that can be asked for.
-    last: Last,
-    /// Tokens that were chosen and not asked for yet: position, the token there, the likeliest after it.
-    ahead: VecDeque<(u32, u32, u32)>,
+    /// Where the logits are that can be asked for: session and position of what was fed last.
+    last: Vec<(u64, u32)>,
+    /// The row of which parts are done, and how many.
+    parts: Option<(Row, u32)>,
+    /// Tokens that were chosen and not asked for yet: the row, and the likeliest after it.
+    ahead: VecDeque<(Row, u32)>,
     /// How many are chosen at once next time.
     chunk: u32,
     /// The first failure. After it nothing is tried any more: what is on the device may be lost.
     failed: Option<CudaError>,
+}
+
+/// The launches of steps that reach so far.
+struct SizedStep {
+    reach: u32,
+    step: Step,
+    graphs: Option<Graphs>,
 }
 
 /// One launch a step, in place of some tens.
@@ -38,17 +50,8 @@ struct Graphs {
     choice: CudaGraph,
 }
 
-/// What was fed last.
-#[derive(Clone, Copy, PartialEq)]
-enum Last {
-    /// A token by itself, whose logits are not computed.
-    Token,
-    /// This many at once.
-    Block(u32),
-}
-
 impl Decoder {
-    /// A model whose pieces are filled. With `graphs` the launches of a step are recorded once.
+    /// A model whose pieces are filled. With `graphs` the launches of a step are recorded once for each reach.
     pub(super) fn new(
         device: Device,
         plan: Plan,
@@ -56,16 +59,20 @@ impl Decoder {
         (vocab_size, dim): (u32, u32),
         graphs: bool,
     ) -> Result<Self, CudaError> {
-        let step = plan.step(&addresses);
         device.wait()?;
-        let graphs = if graphs {
-            let logits = step.embed.iter().chain(step.layers.iter().flatten()).chain(&step.head);
-            Some(Graphs { logits: device.record(logits)?, choice: device.record(step.launches())? })
-        } else {
-            None
-        };
-        let (last, ahead) = (Last::Token, VecDeque::new());
-        Ok(Self { graphs, device, plan, addresses, step, vocab_size, dim, last, ahead, chunk: 1, failed: None })
+        let mut steps = Vec::new();
+        for reach in plan.reaches() {
+            let step = plan.step(&addresses, reach);
+            let graphs = if graphs {
+                Some(Graphs { logits: device.record(up_to_logits(&step))?, choice: device.record(step.launches())? })
+            } else {
+                None
+            };
+            steps.push(SizedStep { reach, step, graphs });
+        }
+        let blocks = graphs.then(BTreeMap::new);
+        let (last, ahead) = (Vec::new(), VecDeque::new());
+        Ok(Self { steps, blocks, device, plan, addresses, vocab_size, dim, last, parts: None, ahead, chunk: 1, failed: None })
     }
 
     /// Does `act` unless something failed before, and remembers a failure.
@@ -80,104 +87,149 @@ impl Decoder {
         done
     }
 
-    /// Feeds tokens from `position` on.
-    pub(super) fn feed(&mut self, tokens: &[u32], position: u32) -> Result<(), CudaError> {
-        self.place(tokens, position)?;
-        let count = tokens.len() as u32;
-        if count == 1 {
-            self.last = Last::Token;
-            self.launch(self.step.embed.iter().chain(self.step.layers.iter().flatten()))?;
+    /// Feeds rows, of one session or of several.
+    pub(super) fn feed(&mut self, rows: &[Row]) -> Result<(), CudaError> {
+        if let [row] = rows {
+            self.place(*row)?;
+            let SizedStep { step, .. } = self.sized(row.position)?;
+            self.launch(step.embed.iter().chain(step.layers.iter().flatten()))?;
         } else {
-            self.last = Last::Block(count);
-            self.launch(&self.plan.block(&self.addresses, count.min(COLUMNS)))?;
+            self.forget();
+            let text = |row: &Row| self.text(row.session);
+            let listed: Vec<u32> = rows.iter().flat_map(|row| [row.token, row.position, text(row), 0]).collect();
+            self.device.write(self.plan.rows(), 0, &words(&listed))?;
+            let reach = rows.iter().map(|row| self.plan.reach(row.position)).max().unwrap_or(0);
+            self.launch_block((rows.len() as u32).min(COLUMNS), reach)?;
         }
+        self.last = rows.iter().map(|row| (row.session, row.position)).collect();
         self.device.wait()
     }
 
-    /// The logits of `rows` tokens of those that were fed last, from number `first` on.
-    pub(super) fn logits(&mut self, first: u32, rows: u32) -> Result<Vec<f32>, CudaError> {
-        match self.last {
-            Last::Token => self.launch(&self.step.head)?,
-            Last::Block(_) => self.launch(&self.plan.block_logits(&self.addresses, first, rows))?,
-        }
-        self.read_floats(self.plan.logits(), rows as usize * self.vocab_size as usize)
+    /// Launches a block, as one graph where there are graphs.
+    fn launch_block(&mut self, count: u32, reach: u32) -> Result<(), CudaError> {
+        let Some(blocks) = &mut self.blocks else { return self.launch(&self.plan.block(&self.addresses, count, reach)) };
+        let graph = match blocks.entry((count, reach)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(self.device.record(self.plan.block(&self.addresses, count, reach).iter())?),
+        };
+        launched(graph)
     }
 
-    /// Feeds one token; its logits.
-    pub(super) fn step(&mut self, token: u32, position: u32) -> Result<Vec<f32>, CudaError> {
-        self.place(&[token], position)?;
-        self.last = Last::Token;
-        match &self.graphs {
-            Some(graphs) => graphs.logits.launch().map_err(|error| CudaError::Failed { doing: "a step", code: error.0 as u32 })?,
-            None => self.launch(self.step.embed.iter().chain(self.step.layers.iter().flatten()).chain(&self.step.head))?,
+    /// So many rows of logits, from the one after the row of `session` at `position` on, among those that were fed last; `None` where that is not there.
+    pub(super) fn logits(&mut self, session: u64, position: u32, rows: u32) -> Result<Option<Vec<f32>>, CudaError> {
+        let found = self.last.iter().position(|fed| *fed == (session, position)).filter(|first| first + rows as usize <= self.last.len());
+        let Some(first) = found.filter(|_| rows > 0) else { return Ok(None) };
+        if self.last.len() == 1 {
+            let SizedStep { step, .. } = self.sized(position)?;
+            self.launch(&step.head)?;
+        } else {
+            self.launch(&self.plan.block_logits(&self.addresses, first as u32, rows))?;
         }
+        self.read_floats(self.plan.logits(), rows as usize * self.vocab_size as usize).map(Some)
+    }
+
+    /// Feeds one row; its logits.
+    pub(super) fn step(&mut self, row: Row) -> Result<Vec<f32>, CudaError> {
+        self.place(row)?;
+        let sized = self.sized(row.position)?;
+        match &sized.graphs {
+            Some(graphs) => launched(&graphs.logits)?,
+            None => self.launch(up_to_logits(&sized.step))?,
+        }
+        self.last = vec![(row.session, row.position)];
         self.read_floats(self.plan.logits(), self.vocab_size as usize)
     }
 
-    /// Feeds one token; the likeliest after it, [`NOT_FINITE`] where a logit is no number. More are chosen ahead: the session mostly asks for them next.
-    pub(super) fn choose(&mut self, token: u32, position: u32) -> Result<u32, CudaError> {
-        self.last = Last::Token;
+    /// Feeds one row; the likeliest token after it, [`NOT_FINITE`] where a logit is no number. More are chosen ahead: the session mostly asks for them next.
+    pub(super) fn choose(&mut self, row: Row) -> Result<u32, CudaError> {
         match self.ahead.pop_front() {
-            Some((at, fed, chosen)) if (at, fed) == (position, token) => return Ok(chosen),
+            Some((foreseen, chosen)) if foreseen == row => return Ok(chosen),
             // Not what was foreseen: a new text, or another token in the place of the one that was chosen.
             Some(_) => self.chunk = 1,
             None => self.chunk = (2 * self.chunk).min(AHEAD),
         }
-        self.place(&[token], position)?;
-        let count = self.chunk.min(self.plan.context().saturating_sub(position)).max(1);
-        self.choose_on_device(count)?;
-        let mut fed = token;
-        for (at, chosen) in (position..).zip(self.read_words(self.plan.picks(), position, count)?) {
-            self.ahead.push_back((at, fed, chosen));
+        self.place(row)?;
+        let count = self.chunk.min(self.plan.context().saturating_sub(row.position)).max(1);
+        self.choose_on_device(row.position, count)?;
+        let mut fed = row;
+        for (position, chosen) in (row.position..).zip(self.read_words(self.plan.picks(), row.position, count)?) {
+            self.ahead.push_back((Row { position, ..fed }, chosen));
             if chosen == NOT_FINITE {
                 break;
             }
-            fed = chosen;
+            fed.token = chosen;
         }
-        Ok(self.ahead.pop_front().map_or(NOT_FINITE, |(_, _, chosen)| chosen))
+        Ok(self.ahead.pop_front().map_or(NOT_FINITE, |(_, chosen)| chosen))
     }
 
-    /// Feeds one token and `count - 1` more, each the likeliest after the one before it; the likeliest after each.
-    pub(super) fn run(&mut self, token: u32, position: u32, count: u32) -> Result<Vec<u32>, CudaError> {
-        self.last = Last::Token;
-        self.place(&[token], position)?;
+    /// Feeds one row and `count - 1` more, each the likeliest after the one before it; the likeliest after each.
+    pub(super) fn run(&mut self, row: Row, count: u32) -> Result<Vec<u32>, CudaError> {
+        self.place(row)?;
         let (mut chosen, mut done) = (Vec::new(), 0);
         while done < count {
             let chunk = (count - done).min(AHEAD);
-            self.choose_on_device(chunk)?;
-            chosen.extend(self.read_words(self.plan.picks(), position + done, chunk)?);
+            self.choose_on_device(row.position + done, chunk)?;
+            chosen.extend(self.read_words(self.plan.picks(), row.position + done, chunk)?);
             done += chunk;
         }
         Ok(chosen)
     }
 
-    /// One part of feeding a token; the residual stream after it.
-    pub(super) fn part(&mut self, part: u32, token: u32, position: u32) -> Result<Vec<f32>, CudaError> {
-        self.last = Last::Token;
-        let launches = match part.checked_sub(1) {
-            None => {
-                self.place(&[token], position)?;
-                Some(&self.step.embed)
+    /// One part of feeding a row; the residual stream after it. What another row left of the parts before it is done anew.
+    pub(super) fn part(&mut self, part: u32, row: Row) -> Result<Vec<f32>, CudaError> {
+        let done = self.parts.filter(|(of, done)| *of == row && *done <= part).map_or(0, |(_, done)| done);
+        if done == 0 {
+            self.place(row)?;
+        }
+        let SizedStep { step, .. } = self.sized(row.position)?;
+        for part in done..=part {
+            match part.checked_sub(1) {
+                None => self.launch(&step.embed)?,
+                Some(layer) => self.launch(step.layers.get(layer as usize).into_iter().flatten())?,
             }
-            Some(layer) => self.step.layers.get(layer as usize),
-        };
-        self.launch(launches.into_iter().flatten())?;
+        }
+        let all = step.layers.len() as u32;
+        self.parts = Some((row, part + 1));
+        self.last = if part >= all { vec![(row.session, row.position)] } else { Vec::new() };
         self.read_floats(self.plan.x(), self.dim as usize)
     }
 
-    /// So many steps, each of which feeds what the one before it chose.
-    fn choose_on_device(&self, steps: u32) -> Result<(), CudaError> {
-        (0..steps).try_for_each(|_| match &self.graphs {
-            Some(graphs) => graphs.choice.launch().map_err(|error| CudaError::Failed { doing: "a step", code: error.0 as u32 }),
-            None => self.launch(self.step.launches()),
+    /// So many steps from `position` on, each of which feeds what the one before it chose.
+    fn choose_on_device(&self, position: u32, steps: u32) -> Result<(), CudaError> {
+        (position..position.saturating_add(steps)).try_for_each(|position| {
+            let sized = self.sized(position)?;
+            match &sized.graphs {
+                Some(graphs) => launched(&graphs.choice),
+                None => self.launch(sized.step.launches()),
+            }
         })
     }
 
-    /// Puts tokens where the kernels read them, and the position before the first of them.
-    fn place(&mut self, tokens: &[u32], position: u32) -> Result<(), CudaError> {
+    /// The launches of a step at `position`.
+    fn sized(&self, position: u32) -> Result<&SizedStep, CudaError> {
+        let reach = self.plan.reach(position);
+        // The plan has no other reaches than those that were made.
+        self.steps.iter().find(|sized| sized.reach == reach).ok_or(CudaError::Failed { doing: "a step", code: 1 })
+    }
+
+    /// The number of the text that a session has the memory of.
+    fn text(&self, session: u64) -> u32 {
+        (session % u64::from(self.plan.texts())) as u32
+    }
+
+    /// Puts a token where the kernels read it, and its position and text.
+    fn place(&mut self, row: Row) -> Result<(), CudaError> {
+        self.forget();
+        let state = words(&[row.position, row.position + 1, 0, self.text(row.session)]);
+        self.device.write(self.plan.tokens(), 4 * row.position as usize, &words(&[row.token]))?;
+        self.device.write(self.plan.state(), 0, &state)
+    }
+
+    /// Something else is fed than what was done ahead or in parts, and what was fed before is overwritten.
+    fn forget(&mut self) {
         self.ahead.clear();
-        self.device.write(self.plan.tokens(), 4 * position as usize, &words(tokens))?;
-        self.device.write(self.plan.state(), 0, &words(&[position, position + tokens.len() as u32, 0, 0]))
+        self.last.clear();
+        self.parts = None;
     }
 
     fn launch<'l>(&self, launches: impl IntoIterator<Item = &'l Launch>) -> Result<(), CudaError> {
@@ -195,6 +247,15 @@ impl Decoder {
         self.device.read(piece, 4 * first as usize, &mut bytes)?;
         Ok(bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
     }
+}
+
+/// The launches of a step that computes logits and does not choose.
+fn up_to_logits(step: &Step) -> impl Iterator<Item = &Launch> {
+    step.embed.iter().chain(step.layers.iter().flatten()).chain(&step.head)
+}
+
+fn launched(graph: &CudaGraph) -> Result<(), CudaError> {
+    graph.launch().map_err(|error| CudaError::Failed { doing: "a step", code: error.0 as u32 })
 }
 
 fn words(words: &[u32]) -> Vec<u8> {

@@ -194,7 +194,7 @@ impl From<CudaError> for Error {
             CudaError::PtxRefused { .. } => (Class::NotAModel, "install a newer driver".to_owned()),
             CudaError::OutOfMemory { .. } => (
                 Class::Request,
-                "use a shorter --context, --kv q8 or a smaller type of weights, or end what else uses the device".to_owned(),
+                "use a shorter --context, --kv q8, a smaller type of weights or (serve) fewer texts with --parallel, or end what else uses the device".to_owned(),
             ),
             CudaError::Failed { code, .. } if loses_the_context(*code) => {
                 (Class::Unreadable, "everything on the device is lost: start again; if it comes again, dmesg says more".to_owned())

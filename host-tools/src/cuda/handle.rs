@@ -7,14 +7,13 @@ use super::error::{CudaError, NO_THREAD};
 use super::library::Facts;
 use super::upload;
 use dmexp::Model;
-use dmexp::accelerator::Accelerator;
+use dmexp::accelerator::{Accelerator, Row};
 use dmexp::format::Error as FormatError;
 use dmexp::models::llama::Llama;
 use dmexp_kernels::plan::NOT_FINITE;
 use dmexp_kernels::{COLUMNS, PTX, Plan};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// How to run a model on a GPU.
@@ -24,26 +23,35 @@ pub struct Options<'o> {
     pub ordinal: u32,
     /// Whether the launches of a step are recorded once and then launched as one. Without, every kernel is launched by itself, which is slower and easier to look into.
     pub graphs: bool,
+    /// How many sessions there is memory for at the same time.
+    pub texts: u32,
     /// The kernels; those that are built in where it is not for a test.
     pub ptx: &'o str,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { ordinal: 0, graphs: true, ptx: PTX }
+        Self { ordinal: 0, graphs: true, texts: 1, ptx: PTX }
     }
 }
 
-/// A model on a device, with the memory of one session.
+/// A model on a device, with the memory of one session or of several.
 #[derive(Debug)]
 pub struct Cuda {
     facts: Facts,
     plan: Plan,
     vocab_size: u32,
-    /// How many sessions were begun.
-    sessions: AtomicU64,
-    link: Mutex<Option<Link>>,
+    link: Mutex<Shared>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What calls take turns with.
+#[derive(Debug)]
+struct Shared {
+    /// How many sessions were begun: the number of the last.
+    sessions: u64,
+    /// None at the end.
+    link: Option<Link>,
 }
 
 /// The way to the thread: an answer for every question.
@@ -60,18 +68,32 @@ enum Ask {
     Fill(Option<Vec<u8>>),
     /// Makes ready for steps: the sizes of logits and residual stream, and whether there are graphs.
     Begin((u32, u32), bool),
-    Feed(Vec<u32>, u32),
-    Logits(u32, u32),
-    Step(u32, u32),
-    Choose(u32, u32),
-    Part(u32, u32, u32),
-    Run(u32, u32, u32),
+    Feed(Vec<Row>),
+    Logits(u64, u32, u32),
+    Step(Row),
+    Choose(Row),
+    Part(u32, Row),
+    Run(Row, u32),
+}
+
+impl Ask {
+    /// The sessions that have to have their memory on the device.
+    fn sessions(&self) -> Vec<u64> {
+        match self {
+            Self::Take(_) | Self::Fill(_) | Self::Begin(..) => Vec::new(),
+            Self::Feed(rows) => rows.iter().map(|row| row.session).collect(),
+            Self::Logits(session, ..) => vec![*session],
+            Self::Step(row) | Self::Choose(row) | Self::Part(_, row) | Self::Run(row, _) => vec![row.session],
+        }
+    }
 }
 
 enum Answer {
     Facts(Facts),
     Done,
     Floats(Vec<f32>),
+    /// What was asked for is not what was fed last.
+    Lost,
     Token(u32),
     Tokens(Vec<u32>),
 }
@@ -91,10 +113,11 @@ impl Cuda {
             .spawn(move || serve(ordinal, &ptx, &questions, &replies))
             .map_err(|_| CudaError::Thread)?;
         let link = Link { ask: asks, answers };
-        match made_ready(&link, model, network, options.graphs) {
+        match made_ready(&link, model, network, options) {
             Ok((facts, plan)) => {
                 let vocab_size = model.network().vocab_size();
-                Ok(Self { facts, plan, vocab_size, sessions: AtomicU64::new(0), link: Mutex::new(Some(link)), thread: Some(thread) })
+                let link = Mutex::new(Shared { sessions: 0, link: Some(link) });
+                Ok(Self { facts, plan, vocab_size, link, thread: Some(thread) })
             }
             Err(error) => {
                 // As when it is dropped: what was taken is given back before this returns.
@@ -120,30 +143,46 @@ impl Cuda {
         Cost::new(&self.plan, position, machine)
     }
 
-    /// Feeds `token` at `position` and then the likeliest after each, `count` tokens in all; the likeliest after each of them. The tokens stay on the device but for the end of every 32.
+    /// Feeds `row` and then the likeliest after each, `count` tokens in all; the likeliest after each of them. The tokens stay on the device but for the end of every 32.
     ///
     /// # Errors
     /// [`FormatError::PromptTooLong`] for more than there are positions; [`FormatError::Token`]; [`FormatError::NonFiniteLogits`]; [`FormatError::Accelerator`].
-    pub fn run(&self, token: u32, position: u32, count: u32) -> Result<Vec<u32>, FormatError> {
-        let room = self.plan.context().saturating_sub(position);
+    pub fn run(&self, row: Row, count: u32) -> Result<Vec<u32>, FormatError> {
+        let room = self.plan.context().saturating_sub(row.position);
         if count > room {
             return Err(FormatError::PromptTooLong { tokens: count.into(), room: room.into() });
         }
-        if token >= self.vocab_size {
-            return Err(FormatError::Token { found: token, vocab_size: self.vocab_size });
-        }
-        let Answer::Tokens(chosen) = self.ask(Ask::Run(token, position, count))? else {
+        self.known(&row)?;
+        let Answer::Tokens(chosen) = self.ask(Ask::Run(row, count))? else {
             return Err(FormatError::Accelerator { code: NO_THREAD });
         };
-        match (position..).zip(&chosen).find(|(_, token)| **token == NOT_FINITE) {
+        match (row.position..).zip(&chosen).find(|(_, token)| **token == NOT_FINITE) {
             Some((position, _)) => Err(FormatError::NonFiniteLogits { position }),
             None => Ok(chosen),
         }
     }
 
+    /// Refuses a token that is not in the vocabulary, and a position that there is no room for.
+    fn known(&self, row: &Row) -> Result<(), FormatError> {
+        if row.token >= self.vocab_size {
+            return Err(FormatError::Token { found: row.token, vocab_size: self.vocab_size });
+        }
+        if row.position >= self.plan.context() {
+            return Err(FormatError::PromptTooLong { tokens: u64::from(row.position) + 1, room: self.plan.context().into() });
+        }
+        Ok(())
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ask(&self, ask: Ask) -> Result<Answer, FormatError> {
-        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = link.as_ref().map_or(Err(CudaError::Thread), |link| link.asked(ask));
+        let shared = self.shared();
+        if !ask.sessions().into_iter().all(|session| shared.has(session, self.plan.texts())) {
+            return Err(FormatError::AcceleratorBusy);
+        }
+        let answer = shared.link.as_ref().map_or(Err(CudaError::Thread), |link| link.asked(ask));
         answer.map_err(|error| FormatError::Accelerator {
             code: match error {
                 CudaError::Failed { code, .. } => code,
@@ -152,12 +191,14 @@ impl Cuda {
         })
     }
 
-    fn floats(&self, ask: Ask, out: &mut [f32]) -> Result<(), FormatError> {
+    /// Whether what was asked for is there, and is in `out`.
+    fn floats(&self, ask: Ask, out: &mut [f32]) -> Result<bool, FormatError> {
         match self.ask(ask)? {
             Answer::Floats(found) if found.len() == out.len() => {
                 out.copy_from_slice(&found);
-                Ok(())
+                Ok(true)
             }
+            Answer::Lost => Ok(false),
             _ => Err(FormatError::Accelerator { code: NO_THREAD }),
         }
     }
@@ -166,10 +207,17 @@ impl Cuda {
 impl Drop for Cuda {
     fn drop(&mut self) {
         // The thread ends when nobody can ask any more; what it has on the device is given back before this returns.
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.shared().link = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+impl Shared {
+    /// Whether one of the last `texts` sessions is this one.
+    fn has(&self, session: u64, texts: u32) -> bool {
+        (1..=self.sessions).contains(&session) && session.saturating_add(texts.into()) > self.sessions
     }
 }
 
@@ -185,64 +233,68 @@ impl Link {
 }
 
 /// Asks for everything up to the first step: what the device is, and what is taken there.
-fn made_ready(link: &Link, model: &Model<'_>, network: &Llama<'_>, graphs: bool) -> Result<(Facts, Plan), CudaError> {
+fn made_ready(link: &Link, model: &Model<'_>, network: &Llama<'_>, options: &Options<'_>) -> Result<(Facts, Plan), CudaError> {
     let Answer::Facts(facts) = link.answer()? else { return Err(CudaError::Thread) };
     let shared = facts.shared.saturating_sub(STATIC_SHARED);
-    let plan = Plan::new(*network.config(), |number| upload::tensor(network, number), (model.context(), model.kv()), shared)
-        .map_err(CudaError::Refused)?;
+    let tensor = |number| upload::tensor(network, number);
+    let plan =
+        Plan::for_texts(options.texts, *network.config(), tensor, (model.context(), model.kv()), shared).map_err(CudaError::Refused)?;
     link.asked(Ask::Take(Box::new(plan.clone())))?;
     for piece in plan.pieces() {
         link.asked(Ask::Fill(upload::bytes(network, &plan, piece.contents)?))?;
     }
-    link.asked(Ask::Begin((model.network().vocab_size(), model.network().dim()), graphs))?;
+    link.asked(Ask::Begin((model.network().vocab_size(), model.network().dim()), options.graphs))?;
     Ok((facts, plan))
 }
 
 impl Accelerator for Cuda {
     fn begin(&self) -> u64 {
-        self.sessions.fetch_add(1, Ordering::AcqRel) + 1
+        let mut shared = self.shared();
+        shared.sessions += 1;
+        shared.sessions
     }
 
-    fn current(&self) -> u64 {
-        self.sessions.load(Ordering::Acquire)
+    fn has(&self, session: u64) -> bool {
+        self.shared().has(session, self.plan.texts())
     }
 
     fn block(&self) -> u32 {
         COLUMNS
     }
 
-    fn feed(&self, tokens: &[u32], position: u32) -> Result<(), FormatError> {
-        if tokens.is_empty() {
+    fn feed(&self, rows: &[Row]) -> Result<(), FormatError> {
+        if rows.is_empty() {
             return Err(FormatError::NoPrompt);
         }
-        if tokens.len() > COLUMNS as usize {
-            return Err(FormatError::PromptTooLong { tokens: tokens.len() as u64, room: COLUMNS.into() });
+        if rows.len() > COLUMNS as usize {
+            return Err(FormatError::PromptTooLong { tokens: rows.len() as u64, room: COLUMNS.into() });
         }
-        if let Some(&found) = tokens.iter().find(|token| **token >= self.vocab_size) {
-            return Err(FormatError::Token { found, vocab_size: self.vocab_size });
-        }
-        self.ask(Ask::Feed(tokens.to_vec(), position)).map(drop)
+        rows.iter().try_for_each(|row| self.known(row))?;
+        self.ask(Ask::Feed(rows.to_vec())).map(drop)
     }
 
-    fn logits(&self, first: u32, logits: &mut [f32]) -> Result<(), FormatError> {
+    fn logits(&self, session: u64, position: u32, logits: &mut [f32]) -> Result<bool, FormatError> {
         let rows = (logits.len() as u32).checked_div(self.vocab_size).unwrap_or(0);
-        self.floats(Ask::Logits(first, rows), logits)
+        self.floats(Ask::Logits(session, position, rows), logits)
     }
 
-    fn step(&self, token: u32, position: u32, logits: &mut [f32]) -> Result<(), FormatError> {
-        self.floats(Ask::Step(token, position), logits)
+    fn step(&self, row: Row, logits: &mut [f32]) -> Result<(), FormatError> {
+        self.known(&row)?;
+        self.floats(Ask::Step(row), logits).map(drop)
     }
 
-    fn choose(&self, token: u32, position: u32) -> Result<Option<u32>, FormatError> {
-        match self.ask(Ask::Choose(token, position))? {
-            Answer::Token(NOT_FINITE) => Err(FormatError::NonFiniteLogits { position }),
+    fn choose(&self, row: Row) -> Result<Option<u32>, FormatError> {
+        self.known(&row)?;
+        match self.ask(Ask::Choose(row))? {
+            Answer::Token(NOT_FINITE) => Err(FormatError::NonFiniteLogits { position: row.position }),
             Answer::Token(token) => Ok(Some(token)),
             _ => Err(FormatError::Accelerator { code: NO_THREAD }),
         }
     }
 
-    fn part(&self, part: u32, token: u32, position: u32, residual: &mut [f32]) -> Result<(), FormatError> {
-        self.floats(Ask::Part(part, token, position), residual)
+    fn part(&self, part: u32, row: Row, residual: &mut [f32]) -> Result<(), FormatError> {
+        self.known(&row)?;
+        self.floats(Ask::Part(part, row), residual).map(drop)
     }
 }
 
@@ -297,15 +349,15 @@ fn answer_all(mut decoder: Decoder, questions: &Receiver<Ask>, replies: &SyncSen
     while let Ok(ask) = questions.recv() {
         let answer = decoder.attempt(|decoder| {
             Ok(match ask {
-                Ask::Feed(tokens, position) => {
-                    decoder.feed(&tokens, position)?;
+                Ask::Feed(rows) => {
+                    decoder.feed(&rows)?;
                     Answer::Done
                 }
-                Ask::Logits(first, rows) => Answer::Floats(decoder.logits(first, rows)?),
-                Ask::Step(token, position) => Answer::Floats(decoder.step(token, position)?),
-                Ask::Choose(token, position) => Answer::Token(decoder.choose(token, position)?),
-                Ask::Part(part, token, position) => Answer::Floats(decoder.part(part, token, position)?),
-                Ask::Run(token, position, count) => Answer::Tokens(decoder.run(token, position, count)?),
+                Ask::Logits(session, position, rows) => decoder.logits(session, position, rows)?.map_or(Answer::Lost, Answer::Floats),
+                Ask::Step(row) => Answer::Floats(decoder.step(row)?),
+                Ask::Choose(row) => Answer::Token(decoder.choose(row)?),
+                Ask::Part(part, row) => Answer::Floats(decoder.part(part, row)?),
+                Ask::Run(row, count) => Answer::Tokens(decoder.run(row, count)?),
                 Ask::Take(_) | Ask::Fill(_) | Ask::Begin(..) => return Err(CudaError::Thread),
             })
         });

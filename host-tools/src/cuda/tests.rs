@@ -8,11 +8,13 @@ use crate::decode::{Cpu, CpuOptions, Decoder, DormouseOptions, Loaded};
 use crate::export::tests::{SMALL, Shape, bits, data, export, open, options, tokenizer};
 use crate::export::{Format, Options as Exported};
 use dmexp::Sampler;
-use dmexp::accelerator::Accelerator;
+use dmexp::accelerator::{Accelerator, Row};
 use dmexp::format::Error as FormatError;
 use dmexp_format::arch::llama::LlamaConfig;
 use dmexp_format::{DType, KvDType};
 use tempfile::TempDir;
+
+mod made;
 
 const DTYPES: [DType; 5] = [DType::F32, DType::F16, DType::Bf16, DType::Q8, DType::Q4];
 const KV: [KvDType; 3] = [KvDType::F32, KvDType::F16, KvDType::Q8];
@@ -144,11 +146,21 @@ fn tokens_that_cannot_be_fed_are_refused_before_the_device_sees_them() {
     let (_folder, loaded) = exported(SMALL, DType::F32);
     let model = loaded.model().unwrap();
     let cuda = Cuda::new(&model, &Options::default()).unwrap();
-    assert_eq!(cuda.feed(&[], 0), Err(FormatError::NoPrompt));
-    assert!(matches!(cuda.feed(&[1; 9], 0), Err(FormatError::PromptTooLong { tokens: 9, room: 8 })));
+    let session = cuda.begin();
+    let rows =
+        |tokens: &[u32]| -> Vec<Row> { (0..).zip(tokens).map(|(position, token)| Row { session, token: *token, position }).collect() };
+    assert_eq!(cuda.feed(&[]), Err(FormatError::NoPrompt));
+    assert!(matches!(cuda.feed(&rows(&[1; 9])), Err(FormatError::PromptTooLong { tokens: 9, room: 8 })));
     let vocab_size = model.network().vocab_size();
-    assert_eq!(cuda.feed(&[1, vocab_size], 0), Err(FormatError::Token { found: vocab_size, vocab_size }));
-    assert_eq!(cuda.feed(&[1; 8], 0), Ok(()));
+    assert_eq!(cuda.feed(&rows(&[1, vocab_size])), Err(FormatError::Token { found: vocab_size, vocab_size }));
+    let context = model.context();
+    let behind = Row { session, token: 1, position: context };
+    assert_eq!(cuda.feed(&[behind]), Err(FormatError::PromptTooLong { tokens: u64::from(context) + 1, room: context.into() }));
+    assert_eq!(cuda.choose(behind), cuda.feed(&[behind]).map(|()| None));
+    assert_eq!(cuda.feed(&rows(&[1; 8])), Ok(()));
+    let newer = cuda.begin();
+    assert!(!cuda.has(session) && cuda.has(newer) && !cuda.has(newer + 1) && !cuda.has(0));
+    assert_eq!(cuda.feed(&rows(&[1; 8])), Err(FormatError::AcceleratorBusy));
 }
 
 #[test]
@@ -173,5 +185,10 @@ fn costs_are_those_that_were_reckoned_by_hand() {
     // Rows of 288 and 768 are taken up to multiples of 64 elements.
     assert!(cost.bytes >= weights + cache && cost.bytes < (weights + cache) * 12 / 10, "{cost:?}");
     assert!(cost.floor < cost.seconds && cost.seconds < cost.seconds_alone);
-    assert!((cost.seconds - (cost.bytes as f64 / (0.7 * 4.3e12) + 33.0 * 1.3e-6)).abs() < 1e-12);
+    // Two sums of 32 additions a lane in each layer.
+    assert!((cost.chains - 384.0 * 4.0 / 1.755e9).abs() < 1e-15);
+    assert!((cost.seconds - (cost.bytes as f64 / (0.7 * 4.3e12) + 33.0 * 1.3e-6 + cost.chains)).abs() < 1e-12);
+    let long = Cost::of_shape(LlamaConfig { max_seq_len: 1 << 15, ..config }, DType::Bf16, (1 << 15, KvDType::Q8), &H200).unwrap();
+    assert_eq!(long.launches, 51);
+    assert!((long.chains - 6.0 * 4096.0 * 4.0 / 1.755e9).abs() < 1e-12);
 }

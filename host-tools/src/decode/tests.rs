@@ -1,7 +1,7 @@
 //! Tests of loading, running and verifying; exports of random checkpoints serve as files.
 
 pub(crate) mod accelerator;
-mod batch;
+pub(crate) mod batch;
 mod copies;
 mod levels;
 mod memory;

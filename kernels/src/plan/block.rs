@@ -5,17 +5,25 @@ use crate::launch::{Arg, Kernel, Launch, Matrix};
 use dmexp_format::arch::llama::TensorKind;
 
 impl Plan {
-    /// The launches that feed the tokens of the `count` positions from the state's on, all layers of them. The position in the state stays where it is.
+    /// The launches that feed the first `count` of [`Plan::rows`] through all layers, each of which may be of another text: a row attends to those before it in its text, fed earlier or together with it.
+    /// The [`Plan::reach`] of their positions is `reach` or less, as in [`Plan::step`]. The state is neither read nor changed.
     ///
     /// # Panics
     /// If `count` is 0 or more than [`COLUMNS`], and as [`Plan::step`].
-    pub fn block(&self, addresses: &[u64], count: u32) -> Vec<Launch> {
+    pub fn block(&self, addresses: &[u64], count: u32, reach: u32) -> Vec<Launch> {
         assert!((1..=COLUMNS).contains(&count), "1 to {COLUMNS} positions");
+        self.check_reach(reach);
         let placed = Placed::new(self, addresses);
-        let mut launches = vec![placed.embed(count)];
+        let rows = placed.pointer(self.work.rows);
+        let mut launches = vec![placed.embed(count, rows)];
         for layer in 0..self.config.n_layers {
             launches.extend(placed.block_qkv(layer, count));
-            launches.extend(placed.block_attention(layer, count));
+            launches.push(placed.append(layer, count, rows));
+            if reach == 0 {
+                launches.push(placed.attend(layer, count, rows));
+            } else {
+                launches.extend(placed.attend_long(layer, count, reach, rows));
+            }
             launches.extend(placed.block_add(self.work.attended, placed.matrix(TensorKind::Wo, layer), count));
             launches.extend(placed.block_gate_up(layer, count));
             launches.extend(placed.block_add(self.work.hidden, placed.matrix(TensorKind::W2, layer), count));
@@ -81,18 +89,22 @@ impl Placed<'_> {
         launches
     }
 
-    fn block_attention(&self, layer: u32, count: u32) -> [Launch; 2] {
+    /// Rotates queries, and rotates and stores keys and values.
+    pub(super) fn append(&self, layer: u32, count: u32, rows: Arg) -> Launch {
         let (work, c) = (&self.plan.work, &self.plan.config);
         let mut args = vec![self.pointer(work.qkv)];
         args.extend(self.cache(layer));
-        args.extend([self.pointer(work.cos), self.pointer(work.sin), Arg::Heads(self.heads()), self.pointer(work.state)]);
-        let append =
-            Launch { kernel: Kernel::RopeAppend, grid: [c.n_heads + 2 * c.n_kv_heads, count, 1], block: 64, shared: 4 * c.head_dim, args };
+        args.extend([self.pointer(work.cos), self.pointer(work.sin), Arg::Heads(self.heads()), self.pointer(work.state), rows]);
+        Launch { kernel: Kernel::RopeAppend, grid: [c.n_heads + 2 * c.n_kv_heads, count, 1], block: 64, shared: 4 * c.head_dim, args }
+    }
+
+    fn attend(&self, layer: u32, count: u32, rows: Arg) -> Launch {
+        let work = &self.plan.work;
         let (block, shared) = self.attention_block();
         let mut args = vec![self.pointer(work.attended), self.pointer(work.qkv)];
         args.extend(self.cache(layer));
-        args.extend([self.scores(), Arg::Heads(self.heads()), self.pointer(work.state)]);
-        [append, Launch { kernel: Kernel::Attend, grid: [c.n_heads, count, 1], block, shared, args }]
+        args.extend([self.scores(), Arg::Heads(self.heads()), self.pointer(work.state), rows]);
+        Launch { kernel: Kernel::Attend, grid: [self.plan.config.n_heads, count, 1], block, shared, args }
     }
 
     /// A matrix times the rows of piece `from`, added to the residual streams.

@@ -1,10 +1,10 @@
 //! The launches of a step: one position.
 
-use super::{Placed, Plan, input_bytes, rows_grid, threads};
+use super::{NO_ROWS, Placed, Plan, input_bytes, rows_grid, threads};
 use crate::launch::{Arg, Kernel, Launch, Matrix};
 use dmexp_format::arch::llama::TensorKind;
 
-/// The launches of one step, in order. Every step is the same list: the position is in the device's memory.
+/// The launches of one step, in order. Every step of a reach is the same list: the position is in the device's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The embedding of `tokens[position]`.
@@ -25,15 +25,16 @@ impl Step {
 }
 
 impl Plan {
-    /// The launches of a step with the pieces at `addresses`.
+    /// The launches of a step with the pieces at `addresses`, of positions whose [`Plan::reach`] is `reach` or less. With a reach of 0 one block of threads attends for each head, whatever the position.
     ///
     /// # Panics
-    /// If there is not one address, a multiple of 16, for each of [`Plan::pieces`].
-    pub fn step(&self, addresses: &[u64]) -> Step {
+    /// If there is not one address, a multiple of 16, for each of [`Plan::pieces`], or if `reach` is none of [`Plan::reaches`].
+    pub fn step(&self, addresses: &[u64], reach: u32) -> Step {
+        self.check_reach(reach);
         let placed = Placed::new(self, addresses);
         Step {
-            embed: vec![placed.embed(1)],
-            layers: (0..self.config.n_layers).map(|layer| placed.step_layer(layer)).collect(),
+            embed: vec![placed.embed(1, NO_ROWS)],
+            layers: (0..self.config.n_layers).map(|layer| placed.step_layer(layer, reach)).collect(),
             head: placed.step_head(),
             choose: placed.choose(),
         }
@@ -41,18 +42,23 @@ impl Plan {
 }
 
 impl Placed<'_> {
-    pub(super) fn embed(&self, count: u32) -> Launch {
+    pub(super) fn embed(&self, count: u32, rows: Arg) -> Launch {
         let work = &self.plan.work;
         let table = self.matrix(TensorKind::TokEmbeddings, 0);
-        let args = vec![self.pointer(work.x), Arg::Matrix(table), self.pointer(work.tokens), self.pointer(work.state)];
+        let args = vec![self.pointer(work.x), Arg::Matrix(table), self.pointer(work.tokens), self.pointer(work.state), rows];
         let block = threads(table.cols);
         Launch { kernel: Kernel::Embed, grid: [table.cols.div_ceil(block), count, 1], block, shared: 0, args }
     }
 
-    fn step_layer(&self, layer: u32) -> Vec<Launch> {
+    fn step_layer(&self, layer: u32, reach: u32) -> Vec<Launch> {
         let work = &self.plan.work;
         let mut launches = self.step_qkv(layer);
-        launches.push(self.rope_attend(layer));
+        if reach == 0 {
+            launches.push(self.rope_attend(layer));
+        } else {
+            launches.push(self.append(layer, 1, NO_ROWS));
+            launches.extend(self.attend_long(layer, 1, reach, NO_ROWS));
+        }
         launches.extend(self.project_add(work.attended, self.matrix(TensorKind::Wo, layer)));
         launches.extend(self.step_gate_up(layer));
         launches.extend(self.project_add(work.hidden, self.matrix(TensorKind::W2, layer)));

@@ -1,8 +1,9 @@
 //! A model on a device: what a host with a driver does, without one.
 
 use crate::device::{Device, Outcome};
-use crate::models::Made;
+use crate::models::{Made, Rng};
 use dmexp::format::{KvDType, TensorView};
+use dmexp::ops::convert::narrow_f16;
 use dmexp::ops::rope::rotation;
 use dmexp_kernels::{COLUMNS, Contents, Launch, Plan, Step};
 use std::path::Path;
@@ -12,8 +13,12 @@ pub(crate) struct Decoder {
     plan: Plan,
     addresses: Vec<u64>,
     step: Step,
+    kv: KvDType,
     vocab_size: usize,
 }
+
+/// A row of a block: its token, its position, its text.
+pub(crate) type Row = (u32, u32, u32);
 
 fn bytes_of(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
     values.into_iter().flat_map(f32::to_le_bytes).collect()
@@ -21,9 +26,21 @@ fn bytes_of(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
 
 impl Decoder {
     /// `made` with room for so many positions, on a device that is `program`, whose threads run in this order.
-    pub(crate) fn new(program: &Path, order: u32, made: &Made, (context, kv): (u32, KvDType), shared_limit: u32) -> Outcome<Self> {
+    pub(crate) fn new(program: &Path, order: u32, made: &Made, context: (u32, KvDType), shared_limit: u32) -> Outcome<Self> {
+        Self::for_texts(1, program, order, made, context, shared_limit)
+    }
+
+    /// The same with room for so many texts.
+    pub(crate) fn for_texts(
+        texts: u32,
+        program: &Path,
+        order: u32,
+        made: &Made,
+        (context, kv): (u32, KvDType),
+        shared_limit: u32,
+    ) -> Outcome<Self> {
         let views = made.views();
-        let plan = Plan::new(made.config, |number| views.get(number as usize).copied(), (context, kv), shared_limit)
+        let plan = Plan::for_texts(texts, made.config, |number| views.get(number as usize).copied(), (context, kv), shared_limit)
             .map_err(|refusal| refusal.to_string())?;
         let mut device = Device::start(program);
         device.order(order)?;
@@ -48,8 +65,8 @@ impl Decoder {
             device.write(address, &bytes)?;
             addresses.push(address);
         }
-        let step = plan.step(&addresses);
-        Ok(Self { device, plan, addresses, step, vocab_size: made.config.vocab_size as usize })
+        let step = plan.step(&addresses, 0);
+        Ok(Self { device, plan, addresses, step, kv, vocab_size: made.config.vocab_size as usize })
     }
 
     /// The fault that the kernels have from now on.
@@ -75,6 +92,50 @@ impl Decoder {
 
     fn set_state(&mut self, position: u32, known: u32) -> Outcome<()> {
         self.write_words(self.plan.state(), &[position, known, 0, 0])
+    }
+
+    /// Any keys and values at all positions.
+    pub(crate) fn fill_cache(&mut self, seed: u64) -> Outcome<()> {
+        let mut rng = Rng::new(seed);
+        let count = self.plan.pieces()[self.plan.cache()].bytes / self.kv.size();
+        let bytes = match self.kv {
+            KvDType::F32 => bytes_of((0..count).map(|_| rng.float())),
+            KvDType::F16 => (0..count).flat_map(|_| narrow_f16(rng.float()).to_le_bytes()).collect(),
+            _ => (0..count).map(|_| ((rng.next() % 255) as u8).wrapping_sub(127)).collect(),
+        };
+        self.device.write(self.addresses[self.plan.cache()], &bytes)?;
+        let Some(piece) = self.plan.cache_scales() else { return Ok(()) };
+        let count = self.plan.pieces()[piece].bytes / 2;
+        let bytes: Vec<u8> = (0..count).flat_map(|_| narrow_f16(0.01 + 0.005 * rng.float()).to_le_bytes()).collect();
+        self.device.write(self.addresses[piece], &bytes)
+    }
+
+    /// A step of `token` at `position` in `text`, whose attention is launched for `reach` positions; the patterns of its logits.
+    pub(crate) fn step_at(&mut self, (token, position, text): Row, reach: u32) -> Outcome<Vec<u32>> {
+        self.device.write(self.addresses[self.plan.tokens()] + 4 * u64::from(position), &token.to_le_bytes())?;
+        self.write_words(self.plan.state(), &[position, position + 1, 0, text])?;
+        let launches: Vec<_> = self.plan.step(&self.addresses, reach).launches().cloned().collect();
+        self.launch(&launches)?;
+        self.words(self.plan.logits(), self.vocab_size)
+    }
+
+    /// Feeds rows together; the patterns of the logits after each.
+    pub(crate) fn rows(&mut self, rows: &[Row], reach: u32) -> Outcome<Vec<Vec<u32>>> {
+        self.feed_rows(rows, reach)?;
+        let count = rows.len() as u32;
+        self.launch(&self.plan.block_logits(&self.addresses, 0, count))?;
+        let logits = self.words(self.plan.logits(), self.vocab_size * rows.len())?;
+        // A block's last column by itself is what generating goes on from.
+        self.launch(&self.plan.block_logits(&self.addresses, count - 1, 1))?;
+        assert_eq!(self.words(self.plan.logits(), self.vocab_size)?, logits[logits.len() - self.vocab_size..]);
+        Ok(logits.chunks(self.vocab_size).map(<[u32]>::to_vec).collect())
+    }
+
+    /// Feeds rows together.
+    pub(crate) fn feed_rows(&mut self, rows: &[Row], reach: u32) -> Outcome<()> {
+        let words: Vec<u32> = rows.iter().flat_map(|(token, position, text)| [*token, *position, *text, 0]).collect();
+        self.write_words(self.plan.rows(), &words)?;
+        self.launch(&self.plan.block(&self.addresses, rows.len() as u32, reach))
     }
 
     fn write_words(&mut self, piece: usize, words: &[u32]) -> Outcome<()> {
@@ -103,20 +164,12 @@ impl Decoder {
         self.words(self.plan.logits(), self.vocab_size)
     }
 
-    /// The patterns of the logits after each token, as many positions at once as there may be but for `count`, where blocks are `count` long.
+    /// The patterns of the logits after each token, fed in blocks of `count`.
     pub(crate) fn blocks(&mut self, tokens: &[u32], count: u32) -> Outcome<Vec<Vec<u32>>> {
-        self.begin(tokens)?;
+        let rows: Vec<Row> = tokens.iter().zip(0..).map(|(token, position)| (*token, position, 0)).collect();
         let mut all = Vec::new();
-        for first in (0..tokens.len() as u32).step_by(count as usize) {
-            let count = count.min(tokens.len() as u32 - first).min(COLUMNS);
-            self.set_state(first, tokens.len() as u32)?;
-            self.launch(&self.plan.block(&self.addresses, count))?;
-            self.launch(&self.plan.block_logits(&self.addresses, 0, count))?;
-            let logits = self.words(self.plan.logits(), self.vocab_size * count as usize)?;
-            // A block's last column by itself is what generating goes on from.
-            self.launch(&self.plan.block_logits(&self.addresses, count - 1, 1))?;
-            assert_eq!(self.words(self.plan.logits(), self.vocab_size)?, logits[logits.len() - self.vocab_size..]);
-            all.extend(logits.chunks(self.vocab_size).map(<[u32]>::to_vec));
+        for rows in rows.chunks(count.min(COLUMNS) as usize) {
+            all.extend(self.rows(rows, 0)?);
         }
         Ok(all)
     }

@@ -185,12 +185,15 @@ fn stories260k_gives_the_bits_of_the_runtime() {
 
 #[test]
 fn both_sides_have_the_same_kernels_and_parameters() {
-    let made = Made::new(ODD, |_, _| (DType::F32, 0));
+    let config = LlamaConfig { max_seq_len: 600, ..ODD };
+    let made = Made::new(config, |_, _| (DType::F32, 0));
     let views = made.views();
-    let plan = dmexp_kernels::Plan::new(ODD, |n| views.get(n as usize).copied(), (8, KvDType::F16), SHARED_BY_DEFAULT).unwrap();
+    let plan = dmexp_kernels::Plan::new(config, |n| views.get(n as usize).copied(), (600, KvDType::F16), SHARED_BY_DEFAULT).unwrap();
     let addresses = vec![0; plan.pieces().len()];
-    let mut launches = plan.block(&addresses, 2);
-    launches.extend(plan.step(&addresses).launches().cloned());
+    let mut launches = plan.block(&addresses, 2, 0);
+    for reach in plan.reaches() {
+        launches.extend(plan.step(&addresses, reach).launches().cloned());
+    }
     launches.extend(crate::dormouse::launches());
     let theirs = Device::start(Build::Plain.program()).kernels().unwrap();
     let ours: Vec<_> = Kernel::ALL

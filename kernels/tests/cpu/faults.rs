@@ -4,6 +4,7 @@ use crate::decoder::Decoder;
 use crate::device::{Build, Outcome};
 use crate::dormouse;
 use crate::equality::{compare, mixed};
+use crate::long::one_and_many;
 use crate::models::{Made, ODD};
 use dmexp::format::KvDType;
 use dmexp::format::arch::llama::LlamaConfig;
@@ -31,10 +32,17 @@ fn few_steps(program: &Path, (build, order, fault): (Build, u32, u32), made: &Ma
     Ok(())
 }
 
+/// Steps far behind in a text, whose window begins anywhere: attention is spread over blocks.
+fn far_steps(program: &Path, order_and_fault: (u32, u32), kv: KvDType) -> Outcome<()> {
+    let config = LlamaConfig { n_layers: 1, n_heads: 2, n_kv_heads: 1, max_seq_len: 1100, sliding_window: 701, ..ODD };
+    one_and_many(program, order_and_fault, &Made::new(config, mixed), (1100, kv), &[1003])
+}
+
 #[test]
 fn no_access_is_out_of_bounds_and_nothing_is_undefined() {
     for (order, kv) in [(0, KvDType::F32), (1, KvDType::F16), (2, KvDType::Q8)] {
         few_steps(Build::Address.program(), (Build::Address, order, 0), &model(), kv).unwrap();
+        far_steps(Build::Address.program(), (order, 0), kv).unwrap();
     }
 }
 
@@ -42,6 +50,7 @@ fn no_access_is_out_of_bounds_and_nothing_is_undefined() {
 fn no_two_threads_touch_a_word_without_an_order() {
     for kv in [KvDType::F32, KvDType::F16, KvDType::Q8] {
         few_steps(Build::Thread.program(), (Build::Thread, 0, 0), &model(), kv).unwrap();
+        far_steps(Build::Thread.program(), (0, 0), kv).unwrap();
     }
 }
 
@@ -62,6 +71,7 @@ pub(crate) struct Seeded {
 pub(crate) const RACE: &str = "ThreadSanitizer: data race";
 pub(crate) const OVERRUN: &str = "AddressSanitizer: heap-buffer-overflow";
 pub(crate) const WRONG: &str = "of the runtime";
+const OTHER: &str = "other logits than of one block";
 
 const FAULTS: &[Seeded] = &[
     Seeded {
@@ -202,6 +212,42 @@ const FAULTS: &[Seeded] = &[
         kv: KvDType::F32,
         silent: false,
     },
+    Seeded {
+        what: "exponentials are summed while the next ones take their place",
+        file: "long_attention.h",
+        original: "own[from + i] = e;\n      }\n    } else if (threadIdx.x < 8u && tile > 0) {\n      const float *kept = memory + ((tile + 1u) & 1u) * SUMMED;",
+        changed: "own[from + i] = e;\n      }\n    } else if (threadIdx.x < 8u && tile > 0) {\n      const float *kept = memory + ((tile + (FAULT ? 0u : 1u)) & 1u) * SUMMED;",
+        caught: &[(Build::Plain, 0, OTHER)],
+        kv: KvDType::F16,
+        silent: false,
+    },
+    Seeded {
+        what: "no barrier between tiles of products",
+        file: "long_attention.h",
+        original: "sum_up(sum, kept[i * SLICE + element]);\n    }\n    __syncthreads();",
+        changed: "sum_up(sum, kept[i * SLICE + element]);\n    }\n    if (!FAULT) __syncthreads();",
+        caught: &[(Build::Thread, 0, RACE), (Build::Plain, 0, OTHER)],
+        kv: KvDType::Q8,
+        silent: false,
+    },
+    Seeded {
+        what: "lanes counted from the first position that is seen",
+        file: "long_attention.h",
+        original: "for (u32 i = (lane - span.first) & 7u; i < there; i += 8u)",
+        changed: "for (u32 i = (lane - (FAULT ? 0u : span.first)) & 7u; i < there; i += 8u)",
+        caught: &[(Build::Plain, 0, OTHER)],
+        kv: KvDType::F32,
+        silent: false,
+    },
+    Seeded {
+        what: "a part of the scores goes on into the next one",
+        file: "long_attention.h",
+        original: "if (span.last - span.first >= SCORED) span.last = span.first + SCORED - 1u;",
+        changed: "if (span.last - span.first >= SCORED) span.last = span.first + SCORED - (FAULT ? 0u : 1u);",
+        caught: &[(Build::Thread, 0, RACE)],
+        kv: KvDType::F32,
+        silent: true,
+    },
 ];
 
 /// All of them, by number from 1 on.
@@ -214,6 +260,8 @@ impl Seeded {
     fn steps(&self, program: &Path, (build, order, number): (Build, u32, u32), made: &Made) -> Outcome<()> {
         if self.file.starts_with("dormouse") {
             dormouse::few_steps(program, order, number, &dormouse::small())
+        } else if self.file == "long_attention.h" {
+            far_steps(program, (order, number), self.kv)
         } else {
             few_steps(program, (build, order, number), made, self.kv)
         }

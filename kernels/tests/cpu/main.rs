@@ -7,4 +7,5 @@ mod device;
 mod dormouse;
 mod equality;
 mod faults;
+mod long;
 mod models;

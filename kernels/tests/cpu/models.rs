@@ -154,6 +154,16 @@ impl Made {
         self
     }
 
+    /// The same model with one number everywhere in a row of a tensor of `f32`.
+    #[allow(dead_code, reason = "the tests of the driver's calls have a use for it")]
+    pub(crate) fn with_row(mut self, kind: TensorKind, row: usize, value: f32) -> Self {
+        let tensor = &mut self.tensors[self.config.tensor_number(kind, 0) as usize];
+        assert_eq!(tensor.dtype, DType::F32);
+        let bytes = 4 * tensor.dims.cols() as usize;
+        tensor.bytes[row * bytes..(row + 1) * bytes].copy_from_slice(&value.to_le_bytes().repeat(bytes / 4));
+        self
+    }
+
     /// The tensors where they lie, in the file's order, rotation frequencies last.
     pub(crate) fn views(&self) -> Vec<TensorView<'_>> {
         self.tensors.iter().zip(0..).map(|(tensor, number)| tensor.view(number)).collect()

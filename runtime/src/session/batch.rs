@@ -1,6 +1,6 @@
 //! Several sessions of one model fed at once, on hosts: each matrix is read once for the next positions of all of them, whatever else they are at. Each gets the bits that it gets alone.
 
-use super::Session;
+use super::{Session, away};
 use crate::arena::{Carve, Memory};
 use crate::format::Error;
 use crate::model::Model;
@@ -14,12 +14,14 @@ use core::convert::Infallible;
 
 /// Memory in which several sessions of a model are fed at once.
 ///
-/// Sessions of another [`Model`] value, those of a dormouse model and those that an accelerator computes are fed one after the other: the results are the same.
+/// Sessions of another [`Model`] value and those of a dormouse model are fed one after the other, those that an accelerator computes as many at once as it takes: the results are the same.
 #[derive(Debug)]
 pub struct Batch<'a> {
     model: &'a Model<'a>,
-    /// None of a dormouse model.
+    /// None of a dormouse model, or where an accelerator computes.
     block: Option<Block<'a>>,
+    /// Rows of logits, where an accelerator computes.
+    logits: &'a mut [f32],
 }
 
 /// What a session takes part with.
@@ -39,6 +41,9 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// [`Error::TooLargeForTarget`].
     pub fn arena_len(model: &Model<'_>, positions: u32, texts: u32) -> Result<usize, Error> {
+        if model.is_away() {
+            return away::arena_len(model);
+        }
         Ok(Self::layout(model, positions, texts)?.map_or(0, |layout| layout.bytes()))
     }
 
@@ -46,7 +51,7 @@ impl<'a> Batch<'a> {
         let layout = |network: &Llama<'_>| {
             BlockLayout::new(network.config(), model.context, (positions.max(1), texts as usize), network.crew.slots())
         };
-        model.network.llama().map(layout).transpose()
+        model.network.llama().filter(|_| !model.is_away()).map(layout).transpose()
     }
 
     /// A batch for `model`, in `memory` of [`Batch::arena_len`] bytes for as many positions and texts. The threads are those of the model.
@@ -55,11 +60,14 @@ impl<'a> Batch<'a> {
     /// Those of [`Batch::arena_len`]; [`Error::ArenaTooSmall`].
     pub fn new<M: Memory + ?Sized>(model: &'a Model<'a>, positions: u32, texts: u32, memory: &'a mut M) -> Result<Self, Error> {
         let (layout, words) = (Self::layout(model, positions, texts)?, memory.words());
-        let (needed, found) = (layout.map_or(0, |layout| layout.bytes()) as u64, size_of_val(words) as u64);
+        let (needed, found) = (Self::arena_len(model, positions, texts)? as u64, size_of_val(words) as u64);
         if found < needed {
             return Err(Error::ArenaTooSmall { needed, found });
         }
-        Ok(Self { model, block: layout.map(|layout| Block::new(&layout, &mut Carve::new(words))) })
+        let mut carve = Carve::new(words);
+        let block = layout.map(|layout| Block::new(&layout, &mut carve));
+        let logits = carve.floats(if model.is_away() { needed as usize / size_of::<f32>() } else { 0 });
+        Ok(Self { model, block, logits })
     }
 
     /// The most positions that are fed at once.
@@ -95,7 +103,8 @@ impl<'a> Batch<'a> {
         if let (Some(block), Some(network)) = (&mut self.block, self.model.network.llama()) {
             feed_together(network, block, parts, together, &mut each);
         }
-        for (place, part) in parts.iter_mut().enumerate().filter(|(_, part)| !together(part)) {
+        away::feed(self.model, parts, self.logits, &mut each);
+        for (place, part) in parts.iter_mut().enumerate().filter(|(_, part)| !together(part) && !away::is_away(self.model, part)) {
             part.feed_alone(place, &mut each);
         }
         Ok(())

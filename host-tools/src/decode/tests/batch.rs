@@ -5,9 +5,9 @@ use crate::export::tests::bits;
 use dmexp::{Batch, Part, sampler::argmax};
 
 /// Large enough for its matrices to be shared among threads.
-const SHAPE: Shape =
+pub(crate) const SHAPE: Shape =
     Shape { dim: 96, hidden_dim: 200, n_layers: 2, n_heads: 6, n_kv_heads: 2, vocab_size: 300, tied: false, max_seq_len: 64 };
-const TEXTS: u32 = 16;
+pub(crate) const TEXTS: u32 = 16;
 /// New tokens behind each prompt.
 const NEW: usize = 6;
 
@@ -25,7 +25,7 @@ struct Text<'a> {
 }
 
 /// All texts as a server has them: each gets a position, and the first that has more of them what room is left.
-fn at_once(model: &dmexp::Model<'_>, positions: u32) -> Vec<(Vec<u32>, Vec<Vec<f32>>)> {
+pub(crate) fn at_once(model: &dmexp::Model<'_>, positions: u32) -> Vec<(Vec<u32>, Vec<Vec<f32>>)> {
     let mut arenas: Vec<Vec<u32>> = (0..TEXTS).map(|_| vec![0; model.arena_len().unwrap().div_ceil(4)]).collect();
     let mut memory = vec![0; Batch::arena_len(model, positions, 5).unwrap().div_ceil(4)];
     let mut batch = Batch::new(model, positions, 5, memory.as_mut_slice()).unwrap();
