@@ -14,7 +14,11 @@ const SHAPE: Shape = Shape { dim: 8, hidden: 12, layers: 1, heads: 2, kv_heads: 
 
 /// `m.dmexp` with a tokenizer that has begin and end of text, and `chat.jinja`.
 fn model(folder: &Path) {
-    std::fs::write(folder.join("m.bin"), checkpoint(&SHAPE, any)).unwrap();
+    model_of(folder, &SHAPE);
+}
+
+fn model_of(folder: &Path, shape: &Shape) {
+    std::fs::write(folder.join("m.bin"), checkpoint(shape, any)).unwrap();
     std::fs::write(folder.join("tok.bin"), tokenizer_bin(&[" ", "a", "b", "[", "]"])).unwrap();
     std::fs::write(folder.join("chat.jinja"), TEMPLATE).unwrap();
     line(folder, "export run --checkpoint m.bin --tokenizer tok.bin --dtype f32 --out m.dmexp --quiet").ok();
@@ -205,4 +209,98 @@ fn ctrl_c_stops_the_answer_and_not_the_program() {
     assert!(rest.iter().any(|line| line.starts_with("1 turn;")), "{rest:?}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     drain.join().unwrap().unwrap();
+}
+
+/// A conversation in a terminal: `script` (of util-linux) has one.
+#[cfg(unix)]
+struct Terminal {
+    child: std::process::Child,
+    keys: std::process::ChildStdin,
+    screen: std::sync::mpsc::Receiver<Vec<u8>>,
+    seen: Vec<u8>,
+}
+
+#[cfg(unix)]
+impl Terminal {
+    /// `None` where there is no such program.
+    fn open(folder: &Path) -> Option<Self> {
+        let words = "generate --export m.dmexp --chat --chat-template chat.jinja --ignore-eos --seed 1 --steps 1000000000";
+        let line = format!("exec {} {words}", env!("CARGO_BIN_EXE_dmexp"));
+        let mut script = std::process::Command::new("script");
+        script.current_dir(folder).args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+        let Ok(mut child) = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+            eprintln!("skipped: there is no script");
+            return None;
+        };
+        let (keys, mut out) = (child.stdin.take()?, child.stdout.take()?);
+        let (sender, screen) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(len @ 1..) = std::io::Read::read(&mut out, &mut buffer) {
+                if sender.send(buffer[..len].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Some(Self { child, keys, screen, seen: Vec::new() })
+    }
+
+    /// Waits until this is shown; forgets what was shown up to there.
+    #[track_caller]
+    fn shows(&mut self, text: &str) {
+        let end = loop {
+            let found = self.seen.windows(text.len()).position(|window| window == text.as_bytes());
+            if let Some(at) = found {
+                break at + text.len();
+            }
+            match self.screen.recv_timeout(std::time::Duration::from_secs(30)) {
+                Ok(more) => self.seen.extend(more),
+                Err(error) => panic!("{text:?} is not shown ({error}): {}", String::from_utf8_lossy(&self.seen)),
+            }
+        };
+        self.seen.drain(..end);
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.keys.write_all(keys).unwrap();
+    }
+
+    fn ends(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn in_a_terminal_there_is_a_prompt_and_ctrl_c_and_ctrl_d_do_what_is_said() {
+    let folder = folder();
+    // Answers that nobody stops take seconds.
+    model_of(folder.path(), &Shape { dim: 64, hidden: 128, layers: 4, heads: 4, kv_heads: 4, vocab: 264, seq: 30_000 });
+    let Some(mut terminal) = Terminal::open(folder.path()) else { return };
+    terminal.shows("Ctrl-C stops an answer, Ctrl-D ends the conversation\r\n> ");
+    for said in [&["a\\", "b"][..], &["more"]] {
+        for (place, line) in said.iter().enumerate() {
+            if place > 0 {
+                terminal.shows("... ");
+            }
+            terminal.press(line.as_bytes());
+            terminal.press(b"\n");
+            terminal.shows(&format!("{line}\r\n"));
+        }
+        // Something of the answer.
+        while terminal.seen.len() < 50 {
+            terminal.seen.extend(terminal.screen.recv().unwrap());
+        }
+        terminal.press(b"\x03");
+        terminal.shows("stopped by Ctrl-C after ");
+        terminal.shows("\r\n> ");
+    }
+    terminal.press(b"\x04");
+    terminal.shows("2 turns; prefill: ");
+    assert_eq!(terminal.ends(), Some(0));
+    // At the prompt it ends the program.
+    let mut terminal = Terminal::open(folder.path()).unwrap();
+    terminal.shows("> ");
+    terminal.press(b"\x03");
+    assert_eq!(terminal.ends(), Some(130));
 }

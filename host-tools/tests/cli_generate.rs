@@ -2,7 +2,7 @@
 
 mod cli_support;
 
-use cli_support::{Shape, checkpoint, dmexp, flip, folder, line, piped, run, shared, stories, tiny, tokenizer_bin};
+use cli_support::{dmexp, ending, flip, folder, line, piped, run, shared, stories, tiny, tokenizer_bin};
 use serde_json::Value;
 use std::io::Read;
 use std::process::Stdio;
@@ -24,6 +24,8 @@ fn json_is_all_there_is_on_stdout() {
     let folder = folder();
     tiny(folder.path());
     let json = line(folder.path(), "generate --export tiny.dmexp --prompt abc --steps 5 --seed 7 --json").json();
+    assert_eq!(json["event"], "end");
+    assert_eq!(json["counts"], serde_json::json!({ "prompt": 4, "new": 5 }));
     assert_eq!(json["tokens"].as_array().unwrap().len(), 5);
     assert_eq!(json["prompt_tokens"], serde_json::json!([0, 97, 98, 99]));
     assert_eq!(json["stop"]["reason"], "max_tokens");
@@ -288,22 +290,6 @@ fn report_25_counts_are_strict() {
     line(folder.path(), "generate --export tiny.dmexp --kv q4").refused(2, &["f32, f16 or q8"]);
     let one = line(folder.path(), "generate --export tiny.dmexp --context 1").ok();
     assert!(one.err.contains("1 new token; stopped: all 1 positions"), "{}", one.err);
-}
-
-/// A model that always chooses token 2, the end of a text, as its embedding is twice as long as the others.
-fn ending(folder: &std::path::Path) {
-    let shape = Shape { dim: 4, hidden: 4, layers: 1, heads: 2, kv_heads: 2, vocab: 260, seq: 16 };
-    let weight = |place: usize| match (place / 4, place % 4) {
-        (2, 0) => 2.0,
-        (0..260, 0) => 1.0,
-        (0..260, _) => 0.0,
-        // Norm gains matter, the layers add nothing.
-        _ if place == 260 * 4 + 2 * 4 + 4 * 16 + 3 * 16 => 1.0,
-        _ => 0.0,
-    };
-    std::fs::write(folder.join("end.bin"), checkpoint(&shape, weight)).unwrap();
-    std::fs::write(folder.join("tok.bin"), tokenizer_bin(&[" "])).unwrap();
-    line(folder, "export run --checkpoint end.bin --tokenizer tok.bin --out end.dmexp --quiet").ok();
 }
 
 #[test]

@@ -86,16 +86,16 @@ fn a_text_is_the_same_from_generate_and_served_streamed_or_not_alone_or_among_ot
     // Probabilities, too, whatever the text was drawn with.
     for temp in ["0", "1.5"] {
         let settings = ["--prompt", PROMPT, "--steps", "10", "--seed", "3", "--temp", temp, "--top-p", "1", "--logprobs", "2"];
-        let alone = generated(folder.path(), &settings);
+        let mut lines = run(folder.path(), &[&["generate", "--export", "m.dmexp", "--json"], &settings[..]].concat()).lines();
+        let alone = lines.pop().unwrap();
         let temperature: f32 = temp.parse().unwrap();
         let body = json!({ "prompt": PROMPT, "max_tokens": 10, "seed": 3, "temperature": temperature, "logprobs": 2 });
         let reply = ask(server.address, "/v1/completions", &body).json(200);
-        let told = alone["logprobs"].as_array().unwrap();
-        let logprobs: Vec<&Value> = told.iter().map(|entry| &entry["logprob"]).collect();
+        let logprobs: Vec<&Value> = lines.iter().map(|line| &line["logprob"]).collect();
         assert_eq!(json!(logprobs), reply["choices"][0]["logprobs"]["token_logprobs"]);
-        let tokens: Vec<&Value> = told.iter().map(|entry| &entry["token"]).collect();
+        let tokens: Vec<&Value> = lines.iter().map(|line| &line["id"]).collect();
         assert_eq!(json!(tokens), alone["tokens"]);
-        let likeliest: Vec<&Value> = told.iter().map(|entry| &entry["likeliest"][0]["token"]).collect();
+        let likeliest: Vec<&Value> = lines.iter().map(|line| &line["top_logprobs"][0]["id"]).collect();
         assert_eq!(tokens == likeliest, temp == "0");
     }
     run(folder.path(), &["generate", "--export", "m.dmexp", "--logprobs", "2"]).refused(2, &["--json"]);

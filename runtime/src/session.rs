@@ -262,20 +262,30 @@ impl<'a> Session<'a> {
     #[inline(never)]
     fn choose(&mut self, fed: u32) -> Result<Step<'a>, Error> {
         let token = self.chosen_elsewhere().transpose().unwrap_or_else(|| self.sample())?;
+        Ok(self.take(fed, token))
+    }
+
+    /// Goes on with the token that was chosen after `fed`.
+    fn take(&mut self, fed: u32, token: u32) -> Step<'a> {
         // A second begin-of-text means that the model begins another text: this one is over, as llama2.c sees it too.
         let ends = self.model.tokenizer.ends_text(token) || token == self.model.tokenizer.facts().bos;
         if ends && !self.ignore_end_of_text {
-            return Ok(self.end(StopReason::EndOfText(token)));
+            return self.end(StopReason::EndOfText(token));
         }
         if let Some(place) = self.state.tokens_mut().get_mut(self.known as usize) {
             *place = token;
             self.known += 1;
         }
-        Ok(Step::Token { token, text: self.model.tokenizer.decode(fed, token) })
+        Step::Token { token, text: self.model.tokenizer.decode(fed, token) }
     }
 
     fn sample(&mut self) -> Result<u32, Error> {
         self.compute_logits()?;
+        self.draw()
+    }
+
+    /// Chooses a token by the logits that were computed last.
+    fn draw(&mut self) -> Result<u32, Error> {
         let (logits, order, tokens) = self.state.for_sampler(self.model.network.vocab_size());
         let recent = tokens.get(..self.position as usize).unwrap_or(&[]);
         self.sampler.sample_finite(logits, order, recent)

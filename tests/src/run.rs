@@ -47,15 +47,16 @@ impl Ran {
         assert_eq!(self.code, Some(0), "{self:?}");
     }
 
-    /// Stdout as one JSON value, with nothing on stderr.
+    /// The JSON value on stdout, the last one where there are several, with nothing on stderr.
     ///
     /// # Panics
-    /// If it is anything else.
+    /// If there is anything else.
     #[track_caller]
     pub fn json(self) -> Value {
         let ran = self.succeeded();
         assert_eq!(ran.err, "");
-        serde_json::from_slice(&ran.out).expect("stdout is JSON and nothing else")
+        let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&ran.out).into_iter().collect();
+        values.expect("stdout is JSON and nothing else").pop().expect("a value is printed")
     }
 
     /// That it was refused: exit code 1, nothing on stdout, one line on stderr that has all of `parts`. Returns that line.

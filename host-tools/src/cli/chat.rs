@@ -248,6 +248,9 @@ fn read_turn(input: &mut impl BufRead, terminal: bool) -> Outcome<Option<String>
             return Err(request(format!("a turn has more than {} bytes", args::TEXT_LIMIT), "give a text that fits the model's context"));
         }
         if read == 0 && !begun {
+            if terminal {
+                note(format_args!(""));
+            }
             return Ok(None);
         }
         let ended = read > 0 && turn.pop_if(|byte| *byte == b'\n').is_some();

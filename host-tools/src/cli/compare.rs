@@ -85,7 +85,8 @@ enum What {
 Examples:
   dmexp compare dtypes stories260K.bin --tokenizer tok512.bin --text story.txt
   dmexp compare dtypes SmolLM2-135M-Instruct --text story.txt --dtypes f16,bf16,q8 --windows 4
-  dmexp compare dtypes stories260K.bin --tokenizer tok512.bin --text story.txt --csv table.csv --svg plot.svg")]
+  dmexp compare dtypes stories260K.bin --tokenizer tok512.bin --text story.txt \\
+    --csv table.csv --svg plot.svg")]
 pub(crate) struct Dtypes {
     /// The training checkpoint: a file, or the folder of a Hugging Face model
     #[arg(value_name = "PATH")]

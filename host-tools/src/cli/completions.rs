@@ -10,6 +10,7 @@ use std::io::{self, Write};
 #[command(after_help = "\
 Examples:
   dmexp completions bash > ~/.local/share/bash-completion/completions/dmexp
+  dmexp completions zsh > \"${fpath[1]}/_dmexp\"
   dmexp completions fish > ~/.config/fish/completions/dmexp.fish
   dmexp completions powershell | Out-String | Invoke-Expression")]
 pub(crate) struct Completions {

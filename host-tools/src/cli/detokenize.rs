@@ -18,7 +18,8 @@ use std::io::{self, Write};
 #[command(after_help = "\
 Examples:
   dmexp detokenize --export stories.dmexp --tokens 1,403,407
-  dmexp tokenize --export stories.dmexp --text \"Once\" | dmexp detokenize --export stories.dmexp --tokens -")]
+  dmexp tokenize --export stories.dmexp --text \"Once\" | \\
+    dmexp detokenize --export stories.dmexp --tokens -")]
 pub(crate) struct Detokenize {
     #[command(flatten)]
     tokenizer: TokenizerArgs,

@@ -33,10 +33,12 @@ Examples:
   dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype f16
   dmexp export run --checkpoint SmolLM2-135M-Instruct --out smollm2.dmexp
   dmexp export run --ckpt-dir checkpoints --ckpt-name latest --dtype bf16
-  dmexp export run --checkpoint kws.bin --arch kws.arch.toml --dtype q8 --samples samples.json --classes yes,no,up
+  dmexp export run --checkpoint kws.bin --arch kws.arch.toml --dtype q8 \\
+    --samples samples.json --classes yes,no,up
   dmexp export run --checkpoint tuned.bin --onto stories.dmexp --partial --out tuned.dmexp
   dmexp export run --checkpoint tiny.bin --tokenizer bytes --bos 0 --dtype f32 --json
-  dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype q4 --tensor 'layers.*.attention.*=q8:64'
+  dmexp export run --checkpoint stories15M.bin --tokenizer tokenizer.bin --dtype q4 \\
+    --tensor 'layers.*.attention.*=q8:64'
 
 Element types: f32 (fp32, float32), f16 (fp16, float16, half), bf16 (bfloat16), q8 (8 bits), q4 (4 bits; the embedding and the classifier in 8), t2 (ternary, where nothing is lost). In format 2 matrices are stored so, vectors as f32.")]
 pub(crate) struct Run {

@@ -4,9 +4,9 @@ use super::args;
 use super::dormouse_run;
 use super::failure::{Failure, Outcome, request};
 use super::figures::Pace;
-use super::logprobs;
+use super::json_lines::{Lines, line};
 use super::model::{ModelArgs, encode, needed};
-use super::output::{bytes, count, float, json};
+use super::output::{bytes, count, float};
 use super::run_on::{RunOn, gpu_line};
 use clap::Args;
 use dmexp::format::Error as FormatError;
@@ -34,7 +34,8 @@ Examples:
   dmexp generate --export stories.dmexp --prompt \"Once upon a time\"
   dmexp generate --export stories.dmexp --prompt \"Lily\" --steps 64 --temp 0
   dmexp generate --export stories.dmexp --prompt-file start.txt --seed 42 --stop \"The end\"
-  dmexp generate --export stories.dmexp --prompt 'One\\nTwo\\n' --escapes --stop '\\n\\n' --json
+  dmexp generate --export stories.dmexp --prompt 'One\\nTwo\\n' --escapes --stop '\\n\\n'
+  dmexp generate --export stories.dmexp --prompt Lily --json --logprobs 3
   dmexp generate --export stories.dmexp --prompt \"Lily\" --device cuda
   dmexp generate --export smollm2.dmexp --chat --system \"Answer in one sentence.\"
 
@@ -92,10 +93,10 @@ pub(crate) struct Generate {
     /// Leaves the prompt out of the output
     #[arg(long)]
     no_echo: bool,
-    /// Prints one JSON object at the end, with the tokens, instead of the text as it comes
+    /// Prints lines of JSON instead of the text: one for each new token as it comes, and one at the end with all there is to say (docs/generate.md)
     #[arg(long)]
     json: bool,
-    /// With --json: tells how probable each new token was (natural logarithms, by the model's own logits), and the N likeliest in its place
+    /// With --json: tells in each line how probable the token was (natural logarithms, by the model's own logits), and the N likeliest in its place
     #[arg(long, value_name = "N", requires = "json", value_parser = args::number, allow_negative_numbers = true)]
     logprobs: Option<u32>,
     /// Holds a conversation: each line of stdin is a turn (one that ends with \ goes on in the next), put into the model's chat template
@@ -221,10 +222,13 @@ pub(crate) fn run(command: &Generate) -> Outcome {
     if !command.no_echo {
         text.prompt(&prompt)?;
     }
-    let run = generate(&mut session, (budget, asked), command.compat, &mut text).map_err(|error| match error {
+    let last = known.last().copied().unwrap_or_default();
+    let lines = command.json.then(|| Lines::new(*model.tokenizer(), last, command.logprobs));
+    let run = generate(&mut session, (budget, asked), command.compat, (&mut text, lines)).map_err(|error| match error {
         Trouble::Model(error) => Failure::Told(opened.loaded.explain(error)),
         Trouble::Output(error) => Failure::Output(error),
     });
+    let told = text.shown.len();
     // A line that was begun is ended, whatever happened.
     let ended = text.end();
     let run = run?;
@@ -232,16 +236,15 @@ pub(crate) fn run(command: &Generate) -> Outcome {
     let prefill = Pace { tokens: run.fed, seconds: run.prefill };
     let decode = Pace { tokens: run.decoded, seconds: run.decode };
     if command.json {
-        let told = command.logprobs.filter(|_| !run.tokens.is_empty());
-        let told = told.map(|count| logprobs::of(&mut session, &known, &run.tokens, count)).transpose();
-        let told = told.map_err(|error| Failure::Told(opened.loaded.explain(error)))?;
-        json(&json!({
+        line(&json!({
+            "event": "end",
             "export": command.model.export.to_string_lossy(),
             "prompt": String::from_utf8_lossy(&prompt),
             "prompt_tokens": known,
             "text": text.shown,
+            "rest": text.shown.get(told..),
             "tokens": run.tokens,
-            "logprobs": told,
+            "counts": { "prompt": known.len(), "new": run.tokens.len() },
             "stop": { "reason": run.stop.0, "token": run.stop.1 },
             "settings": {
                 "temp": float(settings.temperature),
@@ -319,7 +322,12 @@ impl From<io::Error> for Trouble {
     }
 }
 
-fn generate(session: &mut Session<'_>, (budget, asked): (u32, bool), compat: bool, text: &mut Text<'_>) -> Result<Run, Trouble> {
+fn generate(
+    session: &mut Session<'_>,
+    (budget, asked): (u32, bool),
+    compat: bool,
+    (text, mut lines): (&mut Text<'_>, Option<Lines<'_>>),
+) -> Result<Run, Trouble> {
     let mut run = Run { tokens: Vec::new(), stop: ("max_tokens", None), fed: 0, prefill: 0.0, decoded: 0, decode: 0.0 };
     let mut first = true;
     let start = Instant::now();
@@ -328,11 +336,14 @@ fn generate(session: &mut Session<'_>, (budget, asked): (u32, bool), compat: boo
         run.prefill = start.elapsed().as_secs_f64();
     }
     while (run.tokens.len() as u64) < u64::from(budget) {
-        let start = Instant::now();
-        let step = session.step()?;
+        let (start, position) = (Instant::now(), session.position());
+        let step = match &mut lines {
+            Some(lines) => lines.step(session)?,
+            None => session.step()?,
+        };
         let seconds = start.elapsed().as_secs_f64();
         if first {
-            run.fed += 1;
+            run.fed += u64::from(session.position() - position);
             run.prefill += seconds;
         } else {
             run.decode += seconds;
@@ -345,8 +356,15 @@ fn generate(session: &mut Session<'_>, (budget, asked): (u32, bool), compat: boo
                 if let Some(byte) = replaced {
                     session.replace_last(u32::from(byte))?;
                 }
-                run.tokens.push(replaced.map_or(token, u32::from));
-                if text.push(replaced.as_ref().map_or(piece.as_bytes(), std::slice::from_ref))? {
+                let token = replaced.map_or(token, u32::from);
+                let bytes = replaced.as_ref().map_or(piece.as_bytes(), std::slice::from_ref);
+                run.tokens.push(token);
+                let told = text.shown.len();
+                let over = text.push(bytes)?;
+                if let Some(lines) = &mut lines {
+                    lines.token(token, bytes, text.shown.get(told..).unwrap_or_default())?;
+                }
+                if over {
                     run.stop = ("stop_string", None);
                     return Ok(run);
                 }

@@ -24,9 +24,9 @@ mod generate;
 mod get;
 mod header;
 mod info;
+mod json_lines;
 mod layers;
 mod logits;
-mod logprobs;
 mod man;
 mod model;
 mod new;
@@ -188,5 +188,34 @@ mod tests {
             command.get_subcommands().for_each(|sub| look(sub, &path));
         }
         look(&Cli::command(), "");
+    }
+
+    /// What a shell would make of each example of the help.
+    #[cfg(unix)]
+    #[test]
+    fn every_example_is_understood() {
+        fn collect(command: &clap::Command, all: &mut Vec<String>) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            // What is longer than a line is broken by the help, and no shell takes it then.
+            assert_eq!(help.lines().find(|line| line.len() > 98 && line.starts_with("  ")), None, "too long");
+            all.extend(help.replace("\\\n", " ").lines().flat_map(|line| line.split('|')).map(|part| part.trim().to_owned()));
+            for sub in command.get_subcommands() {
+                collect(sub, all);
+            }
+        }
+        let mut examples = Vec::new();
+        collect(&Cli::command(), &mut examples);
+        examples.retain(|example| example.starts_with("dmexp "));
+        assert!(examples.len() > 60, "{examples:?}");
+        for example in examples {
+            let line = example.split(" > ").next().unwrap_or_default();
+            let script = format!("dmexp() {{ for word; do printf '%s\\0' \"$word\"; done; }}; {line}");
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("there is a shell");
+            let words = String::from_utf8(output.stdout).expect("text");
+            let words = words.strip_suffix('\0').unwrap_or_default().split('\0');
+            if let Err(error) = Cli::try_parse_from(std::iter::once("dmexp").chain(words)) {
+                panic!("{example}\n{error}");
+            }
+        }
     }
 }

@@ -25,7 +25,8 @@ use std::io::{self, Write};
 Examples:
   dmexp perplexity --export stories.dmexp --text held-out.txt
   dmexp score --export latest.bf16.dmexp --text held-out.txt
-  dmexp score --export latest.bf16.dmexp --text held-out.txt --convention prefix --context 128 --json")]
+  dmexp score --export latest.bf16.dmexp --text held-out.txt --convention prefix \\
+    --context 128 --json")]
 pub(crate) struct Score {
     #[command(flatten)]
     model: ModelArgs,

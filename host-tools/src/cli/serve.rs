@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Serve models over HTTP, as OpenAI's API does
 ///
-/// Listens on this machine alone unless --host says otherwise. Routes: /v1/chat/completions, /v1/completions, /v1/models, /v1/logits, /tokenize, /detokenize, /health, /metrics. Requests are computed together, one pass over the weights for all of them, and each gets the text that it would get alone. Ctrl-C or SIGTERM ends the server when requests under way are done, half a minute later at most. JSON lines about requests go to stderr, without anything of their texts.
+/// Listens on this machine alone unless --host says otherwise. Routes: / (a page), /v1/chat/completions, /v1/completions, /v1/models, /v1/logits, /tokenize, /detokenize, /health, /metrics, /openapi.json (docs/serve.md). Requests are computed together, one pass over the weights for all of them, and each gets the text that it would get alone. Ctrl-C or SIGTERM ends the server when requests under way are done, half a minute later at most. JSON lines about requests go to stderr, without anything of their texts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,8 +27,10 @@ Examples:
   dmexp serve --export a.dmexp --export b.dmexp --port 9000 --parallel 8 --context 1024
   dmexp serve --export smollm2.dmexp --device cuda
   dmexp serve --export smollm2.dmexp --host 0.0.0.0 --api-key \"$(cat key)\"
-  curl http://127.0.0.1:8000/v1/completions -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32, \"seed\": 1}'
-  curl -N http://127.0.0.1:8000/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"stream\": true}'")]
+  curl http://127.0.0.1:8000/v1/completions \\
+    -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32, \"seed\": 1}'
+  curl -N http://127.0.0.1:8000/v1/chat/completions \\
+    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"stream\": true}'")]
 pub(crate) struct Serve {
     /// A .dmexp file to serve, by its name without the extension; may be given more than once
     #[arg(long, value_name = "FILE", required = true)]

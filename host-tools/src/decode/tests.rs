@@ -386,6 +386,7 @@ fn the_residual_stream_is_seen_after_every_layer_and_the_logits_stay_the_same() 
 }
 
 #[test]
-fn seeds_differ() {
+fn seeds_differ_and_are_exact_as_floats() {
     assert_ne!(any_seed(), any_seed());
+    assert!((0..100).all(|_| (1..1 << 52).contains(&any_seed())));
 }

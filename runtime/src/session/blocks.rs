@@ -1,10 +1,10 @@
 //! Known tokens of one session fed at once, on hosts.
 
-use super::Session;
+use super::{Session, Step, StopReason};
 use crate::format::Error;
 use crate::network::Network;
 
-impl Session<'_> {
+impl<'a> Session<'a> {
     /// Feeds all known tokens, at once where the model was made for it ([`Model::with_block`](crate::Model::with_block)), and gives the logits after each to `each`, with its position.
     ///
     /// # Errors
@@ -38,6 +38,23 @@ impl Session<'_> {
             }
         }
         self.position - first
+    }
+
+    /// A [`Session::step`] that shows `look` the logits before anything of the sampler's changes them, and that feeds all known tokens. Tokens and bits are those of [`Session::step`].
+    ///
+    /// # Errors
+    /// Those of [`Session::step`].
+    pub fn step_seen(&mut self, look: impl FnOnce(&[f32])) -> Result<Step<'a>, Error> {
+        if let Some(reason) = self.ended {
+            return Ok(Step::Stop(reason));
+        }
+        if self.position >= self.model.context {
+            return Ok(self.end(StopReason::ContextFull));
+        }
+        let fed = self.tokens().last().copied().ok_or(Error::NoPrompt)?;
+        look(self.logits()?);
+        let token = self.draw()?;
+        Ok(self.take(fed, token))
     }
 
     /// Feeds the next block of known tokens; the session is then at its last one, of which all parts are done. `None`, and nothing done, where there are no two tokens to feed.

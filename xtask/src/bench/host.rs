@@ -111,7 +111,8 @@ fn rate(file: &Path, run: &[&str]) -> Outcome<f64> {
     let mut command = models::dmexp()?;
     command.args(["generate", "--json", "--temp", "0", "--ignore-eos"]).args(run).arg("--export").arg(file);
     let printed = process::capture(&mut command)?;
-    let result: serde_json::Value = serde_json::from_str(&printed)
+    // A line for each token, and the rates in the last.
+    let result: serde_json::Value = serde_json::from_str(printed.lines().last().unwrap_or_default())
         .map_err(|error| Failure::cannot_run(format!("cannot read what `dmexp generate` prints: {error}")))?;
     result["decode"]["tokens_per_s"].as_f64().ok_or_else(|| Failure::cannot_run("`dmexp generate --json` names no decode rate"))
 }
