@@ -110,3 +110,29 @@ fn report_28_the_nucleus_is_never_empty() {
         assert_eq!(tokens(settings), greedy, "{settings}");
     }
 }
+
+/// Every test that `USER_REPORTS.md` names is there.
+#[test]
+fn the_tests_of_the_table_exist() {
+    fn sources(folder: &Path, all: &mut String) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, all);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                all.push_str(&fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    let mut all = String::new();
+    for folder in ["host-tools/src", "host-tools/tests", "tests/tests"] {
+        sources(&root().join(folder), &mut all);
+    }
+    let table = fs::read_to_string(root().join("tests/USER_REPORTS.md")).unwrap();
+    let quoted = table.split('`').skip(1).step_by(2);
+    let names = quoted.filter(|name| name.contains("::") || name.starts_with("report_")).filter_map(|name| name.rsplit("::").next());
+    let names: Vec<&str> = names.filter(|name| !name.contains(['*', ' ']) && *name != "test").collect();
+    assert!(names.len() > 70, "{names:?}");
+    let missing: Vec<_> = names.into_iter().filter(|name| !all.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
