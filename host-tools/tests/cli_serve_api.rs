@@ -189,6 +189,50 @@ fn the_description_is_what_the_server_does() {
 }
 
 #[test]
+fn bounds_and_defaults_are_those_of_the_description() {
+    let folder = folder();
+    drop(server(folder.path()));
+    let server = Server::start(folder.path(), &["--export", "m.dmexp", "--chat-template", "template", "--queue", "128"]);
+    let api = get(server.address, "/openapi.json").json(200);
+    let (mut bounds, mut defaults) = (0, 0);
+    for (path, name) in [("/v1/completions", "CompletionRequest"), ("/v1/chat/completions", "ChatRequest")] {
+        for (field, schema) in api["components"]["schemas"][name]["properties"].as_object().unwrap() {
+            let ask = |value: Option<Value>| {
+                let mut body = json!({ "messages": [{ "role": "user", "content": "Hi" }], "prompt": "x", "max_tokens": 2, "seed": 1 });
+                if field == "top_logprobs" {
+                    body["logprobs"] = true.into();
+                }
+                body.as_object_mut().unwrap().remove(field);
+                if let Some(value) = value {
+                    body[field] = value;
+                }
+                ask(server.address, path, &body)
+            };
+            for (key, step) in [("minimum", -1), ("maximum", 1)] {
+                let Some(bound) = schema[key].as_i64() else { continue };
+                assert_eq!(
+                    (ask(Some(bound.into())).status, ask(Some((bound + step).into())).status),
+                    (200, 400),
+                    "{path}: {key} of {field}"
+                );
+                bounds += 1;
+            }
+            for key in ["exclusiveMinimum", "exclusiveMaximum"] {
+                let Some(bound) = schema.get(key) else { continue };
+                assert_eq!(ask(Some(bound.clone())).status, 400, "{path}: {key} of {field}");
+                bounds += 1;
+            }
+            if let Some(default) = schema.get("default") {
+                let (with, without) = (ask(Some(default.clone())).json(200), ask(None).json(200));
+                assert_eq!(with["choices"], without["choices"], "{path}: the default of {field}");
+                defaults += 1;
+            }
+        }
+    }
+    assert!(bounds > 30 && defaults > 20, "{bounds} {defaults}");
+}
+
+#[test]
 fn texts_are_of_the_form_that_was_asked_for() {
     let folder = folder();
     let server = server(folder.path());
@@ -291,7 +335,9 @@ fn the_page_works_in_a_browser() {
         return;
     };
     let folder = folder();
-    let server = server(folder.path());
+    drop(server(folder.path()));
+    line(folder.path(), "export run --checkpoint model.bin --tokenizer bytes --bos 0 --dtype q8 --out q.dmexp --quiet").ok();
+    let server = Server::start(folder.path(), &["--export", "m.dmexp", "--export", "q.dmexp", "--chat-template", "template"]);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli_support/page.mjs");
     let screenshot = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
     let mut command = Command::new("node");

@@ -4,6 +4,7 @@ mod bench;
 mod bits;
 mod board;
 mod c;
+mod clients;
 mod demo;
 mod device_check;
 mod elf;

@@ -1,7 +1,9 @@
 //! `cargo xtask test`: everything that is checked, step by step.
 
 use crate::failure::{Failure, Outcome};
-use crate::{bench, bits, board, c, kernels, made, models, networks, new_firmware, paths, probe, process, qemu, real, setup, size};
+use crate::{
+    bench, bits, board, c, clients, kernels, made, models, networks, new_firmware, paths, probe, process, qemu, real, setup, size,
+};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::Path;
@@ -96,6 +98,8 @@ fn steps() -> Vec<Step> {
         }),
         step("lint-boards", HOST, || board::ALL.iter().try_for_each(lint_board)),
         step("unit-tests", HOST, || cargo(&["test", "--locked"])),
+        step("client", HOST, clients::check_client),
+        step("page", HOST, clients::check_page),
         step("end-to-end", HOST, || cargo(&["test", "--locked", "--package", "dmexp-tests"])),
         step("references", HOST, || cargo(&["test", "--locked", "--package", "dmexp-references"])),
         step("kernels", HOST, || {
