@@ -35,7 +35,16 @@ pub(crate) fn check_page() -> Outcome {
 /// Runs one test of `cli_serve_api`, which skips itself without these variables.
 fn test(name: &str, variables: &[(&str, &OsStr)]) -> Outcome {
     let mut command = process::cargo();
-    command.current_dir(paths::root()).args(["test", "--locked", "--package", "dmexp-tools", "--test", "cli_serve_api"]);
+    // Chosen among the packages of the step `tests`, whose programs it finds built.
+    command.current_dir(paths::root()).args([
+        "test",
+        "--locked",
+        "--workspace",
+        "--exclude",
+        "dmexp-references",
+        "--test",
+        "cli_serve_api",
+    ]);
     command.args(["--", "--exact", name]).envs(variables.iter().copied());
     let printed = process::capture(&mut command).map_err(|failure| Failure::found_wrong(failure.to_string()))?;
     print!("{printed}");

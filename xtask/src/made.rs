@@ -15,10 +15,7 @@ pub(crate) const TYPES: [&str; 2] = ["f32", "t2"];
 
 /// The program that makes models of dormouse and measures one of the size `small`.
 pub(crate) fn program() -> Outcome<PathBuf> {
-    let mut build = process::cargo();
-    build.current_dir(paths::root());
-    build.args(["build", "--release", "--locked", "--quiet", "--package", "dmexp-tools", "--example", "dormouse_speed"]);
-    process::built(&mut build, "dormouse_speed")
+    models::program("--example", models::EXAMPLE)
 }
 
 /// The model in format 2, with weights in `dtype`.

@@ -101,7 +101,12 @@ impl Source {
     }
 }
 
-/// Whether [`dmexp`] is the one that the tests run.
+/// The program that makes models of dormouse and measures one of the size `small`.
+pub(crate) const EXAMPLE: &str = "dormouse_speed";
+
+const TRAINER: &str = "dmexp-train";
+
+/// Whether [`program`] gives those that the tests run.
 static AS_TESTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on [`dmexp`] is built as the tests build it: most of it is then compiled already, or they need it anyway.
@@ -115,11 +120,43 @@ pub(crate) fn dmexp() -> Outcome<Command> {
     if let Some(program) = BUILT.get() {
         return Ok(Command::new(program));
     }
-    let mut build = process::cargo();
-    build.current_dir(paths::root()).args(["build", "--locked", "--quiet", "--package", "dmexp-tools", "--bin", "dmexp"]);
-    if !AS_TESTED.load(Ordering::Relaxed) {
-        build.arg("--release");
-    }
-    let program = process::built(&mut build, "dmexp")?;
+    let program = program("--bin", "dmexp")?;
     Ok(Command::new(BUILT.get_or_init(|| program)))
 }
+
+/// A program of dmexp-tools; `kind` says whether it is a `--bin` or an `--example`.
+pub(crate) fn program(kind: &str, name: &str) -> Outcome<PathBuf> {
+    if AS_TESTED.load(Ordering::Relaxed) {
+        return tested(kind, name);
+    }
+    let mut build = process::cargo();
+    build.current_dir(paths::root());
+    process::built(build.args(["build", "--release", "--locked", "--quiet", "--package", "dmexp-tools", kind, name]), name)
+}
+
+/// The program that trains models and makes networks, which says itself how fast it wants to be.
+pub(crate) fn trainer() -> Outcome<PathBuf> {
+    tested("--bin", TRAINER)
+}
+
+/// A program as the tests build it: all of them at once.
+fn tested(kind: &str, name: &str) -> Outcome<PathBuf> {
+    if let Some(folder) = std::env::var_os(TESTED) {
+        let folder = PathBuf::from(folder).join(if kind == "--example" { "examples" } else { "" });
+        return Ok(folder.join(name).with_extension(std::env::consts::EXE_EXTENSION));
+    }
+    let mut build = process::cargo();
+    build.current_dir(paths::root()).args(["build", "--locked", "--quiet", "--workspace", "--exclude", "dmexp-references"]);
+    // With an example cargo counts what tests need, too: the features of all packages together are then those of the tests, and nothing is compiled twice.
+    process::built(build.args(["--bin", "dmexp", "--bin", TRAINER, "--example", EXAMPLE]), name)
+}
+
+/// Where the programs are that the steps of `test` use; a process of a step has it in [`TESTED`], so that it waits for no other that builds.
+pub(crate) fn tested_programs() -> Outcome<PathBuf> {
+    let mut folder = tested("--bin", "dmexp")?;
+    folder.pop();
+    Ok(folder)
+}
+
+/// The environment variable that names the folder of [`tested_programs`].
+pub(crate) const TESTED: &str = "DMEXP_TESTED";

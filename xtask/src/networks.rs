@@ -10,6 +10,7 @@ use crate::emulator::{self, Load};
 use crate::failure::{Failure, Outcome};
 use crate::{models, paths, plugin, process, qemu, size};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A network: the folder of its files from the repository's root, their name, and whether samples are in a file of their own.
 #[derive(Clone, Copy)]
@@ -80,9 +81,7 @@ impl Network {
         let cannot = |error| Failure::cannot_run(format!("cannot make {}: {error}", made.display()));
         std::fs::create_dir_all(&made).map_err(cannot)?;
         if self.folder == MADE {
-            let mut train = process::cargo();
-            train.current_dir(paths::root()).args(["run", "--locked", "--quiet", "--package", "dmexp-train", "--", "networks"]);
-            process::run(train.arg("--out").arg(&made))?;
+            process::run(Command::new(models::trainer()?).args(["networks", "--out"]).arg(&made))?;
         }
         // The reference data has architecture and samples in one file.
         let (arch, samples) = if self.folder == DATA { ("json", "json") } else { ("arch.toml", "samples.json") };

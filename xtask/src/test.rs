@@ -85,8 +85,8 @@ fn steps() -> Vec<Step> {
             setup::machine_package("g++", || process::on_path("c++").is_some())?;
             setup::rust_target(TARGET_OF_32_BITS)?;
             board::ALL.iter().try_for_each(|board| setup::rust_target(board.target))?;
-            // Everything that runs beside each other uses it.
-            models::dmexp().map(|_| ())
+            // Everything that runs beside each other uses them.
+            models::tested_programs().map(drop)
         }),
         step("format", HOST, || {
             cargo(&["fmt", "--all", "--", "--check"])?;
@@ -97,16 +97,15 @@ fn steps() -> Vec<Step> {
             cargo(&["clippy", "--workspace", "--exclude", "dmexp-references", "--all-targets", "--locked", "--", "-D", "warnings"])
         }),
         step("lint-boards", HOST, || board::ALL.iter().try_for_each(lint_board)),
-        step("unit-tests", HOST, || cargo(&["test", "--locked"])),
+        step("tests", HOST, || {
+            let mut test = process::cargo();
+            // Of the kernels of GPUs over the whole context of the model; end to end of the command that is built already.
+            test.env("DMEXP_KERNELS_POSITIONS", "256").env("DMEXP_BIN", models::dmexp()?.get_program());
+            process::run(test.current_dir(paths::root()).args(["test", "--locked", "--workspace", "--exclude", "dmexp-references"]))
+        }),
         step("client", HOST, clients::check_client),
         step("page", HOST, clients::check_page),
-        step("end-to-end", HOST, || cargo(&["test", "--locked", "--package", "dmexp-tests"])),
         step("references", HOST, || cargo(&["test", "--locked", "--package", "dmexp-references"])),
-        step("kernels", HOST, || {
-            let mut whole_context = process::cargo();
-            whole_context.current_dir(paths::root()).env("DMEXP_KERNELS_POSITIONS", "256");
-            process::run(whole_context.args(["test", "--locked", "--package", "dmexp-kernels", "--test", "cpu", "stories260k"]))
-        }),
         step("ptx", HOST, kernels::check),
         step("32-bit", HOST, test_on_32_bits),
         step("features", HOST, check_features),
@@ -164,17 +163,14 @@ const WITHOUT_DSP: &str = "thumbv8m.main-none-eabihf";
 /// Runs the tests of the file, the runtime and the exporter on a target of 32 bits: sizes past it must be refused there, and bits must be the same.
 fn test_on_32_bits() -> Outcome {
     setup::rust_target(TARGET_OF_32_BITS)?;
-    for words in [&["--package", "dmexp-format", "--features", "std"][..], &["--package", "dmexp"], &["--package", "dmexp-tools", "--lib"]]
-    {
-        process::run(
-            process::cargo()
-                .current_dir(paths::root())
-                .env("CARGO_TARGET_I686_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
-                .args(["test", "--locked", "--target", TARGET_OF_32_BITS])
-                .args(words),
-        )?;
-    }
-    Ok(())
+    process::run(
+        process::cargo()
+            .current_dir(paths::root())
+            .env("CARGO_TARGET_I686_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld")
+            .args(["test", "--locked", "--target", TARGET_OF_32_BITS, "--lib"])
+            .args(["--package", "dmexp-format", "--package", "dmexp", "--package", "dmexp-tools"])
+            .args(["--features", "dmexp-format/std"]),
+    )
 }
 
 /// Runs cargo in the main workspace.
@@ -234,6 +230,10 @@ fn check_features() -> Outcome {
             }
         }
     }
+    // Nothing has a heap: what is linked as a library for C or as a program is refused, here already, where the crate `alloc` is among its parts and nothing in it allocates.
+    let runtime = crates.iter().find(|(package, _)| package == "dmexp").map_or(&[][..], |(_, features)| features);
+    let features: Vec<_> = runtime.iter().map(|feature| format!("dmexp/{feature}")).collect();
+    check_set("dmexp-c", &features.join(","), CHIP_TARGETS[1])?;
     // Hosts that no test runs on: one has kernels of its own, the other's vectors are the compiler's.
     for target in OTHER_HOSTS {
         setup::rust_target(target)?;

@@ -3,6 +3,7 @@
 use super::Step;
 use crate::failure::{Failure, Outcome};
 use std::num::NonZero;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -36,11 +37,12 @@ pub(super) fn side_by_side(steps: &[Step]) -> Outcome {
     let start = Instant::now();
     let [first, rest @ ..] = steps else { return Ok(()) };
     let progress = Mutex::new(Progress { streams: streams_of(rest), passed: 0, all: steps.len(), failed: None });
-    perform(first, &progress)?;
+    perform(first, &progress, None)?;
+    let programs = crate::models::tested_programs()?;
     let work = || {
         while let Some(stream) = next_stream(&progress) {
             for step in stream {
-                if locked(&progress).failed.is_some() || perform(step, &progress).is_err() {
+                if locked(&progress).failed.is_some() || perform(step, &progress, Some(&programs)).is_err() {
                     return;
                 }
             }
@@ -100,12 +102,16 @@ fn streams_of(steps: &[Step]) -> Vec<Vec<&Step>> {
     streams
 }
 
-/// Runs one step in a process of its own and shows what it printed.
-fn perform<'a>(step: &'a Step, progress: &Mutex<Progress<'a>>) -> Outcome {
+/// Runs one step in a process of its own, which finds the programs that are built in `programs`, and shows what it printed.
+fn perform<'a>(step: &'a Step, progress: &Mutex<Progress<'a>>, programs: Option<&Path>) -> Outcome {
     println!("==> {} begins", step.name);
     let start = Instant::now();
     let ended = std::env::current_exe()
-        .and_then(|program| Command::new(program).args(["test", "--bare", "--only", &step.name]).stdin(Stdio::null()).output())
+        .and_then(|program| {
+            let mut command = Command::new(program);
+            command.args(["test", "--bare", "--only", &step.name]).stdin(Stdio::null());
+            command.envs(programs.map(|folder| (crate::models::TESTED, folder))).output()
+        })
         .map_err(|error| Failure::cannot_run(format!("cannot start the step `{}`: {error}", step.name)));
     let seconds = start.elapsed().as_secs_f64();
     let mut progress = locked(progress);

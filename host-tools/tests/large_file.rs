@@ -1,8 +1,13 @@
 //! Opening a large file reads its head alone: a made file of 1 GB, of which less than 1 MB comes into memory.
 #![cfg(target_os = "linux")]
 
-use dmexp_tests::damage::{index_start, payload_start, put, seal, word};
-use dmexp_tests::{folder, line, tiny};
+mod cli_support;
+#[allow(dead_code, unreachable_pub, reason = "the end-to-end tests use the rest")]
+#[path = "../../tests/src/damage.rs"]
+mod damage;
+
+use cli_support::{folder, line, run};
+use damage::{index_start, payload_start, put, seal, word};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +16,9 @@ use std::path::Path;
 fn make(path: &Path) -> u64 {
     // A right file of the tiny model is the pattern; its index gets other numbers. Stripped, as the header would have to follow.
     let folder = folder();
-    tiny().export(folder.path(), "whole.dmexp", "--dtype f32 --no-golden");
+    let tiny = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tiny.bin");
+    let words = ["export", "run", "--checkpoint", tiny, "--tokenizer", "bytes", "--bos", "0", "--dtype", "f32", "--no-golden"];
+    run(folder.path(), &[&words[..], &["--out", "whole.dmexp", "--quiet"]].concat()).ok();
     line(folder.path(), "export strip whole.dmexp --out m.dmexp").ok();
     let mut bytes = fs::read(folder.path().join("m.dmexp")).unwrap();
     let index = index_start(&bytes);
