@@ -86,7 +86,8 @@ impl FolderTarget {
 fn sync(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.is_dir() { sync(&path)? } else { File::open(&path)?.sync_all()? }
+        // Windows flushes only what may be written to.
+        if path.is_dir() { sync(&path)? } else { File::options().write(true).open(&path)?.sync_all()? }
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ mod board;
 mod c;
 mod clients;
 mod demo;
+mod deny;
 mod device_check;
 mod elf;
 mod emulator;
@@ -22,6 +23,7 @@ mod probe;
 mod process;
 mod qemu;
 mod real;
+mod sbom;
 mod setup;
 mod size;
 mod test;
@@ -76,6 +78,13 @@ const SUBCOMMANDS: &[Subcommand] = &[
         run: device_check::main,
     },
     Subcommand { name: "bench", summary: "Measure, as a table and as JSON", help: bench::HELP, run: bench::main },
+    Subcommand {
+        name: "deny",
+        summary: "Hold the dependencies to the licences, sources and advisories of deny.toml",
+        help: deny::HELP,
+        run: deny::main,
+    },
+    Subcommand { name: "sbom", summary: "Print the bill of materials of a package", help: sbom::HELP, run: sbom::main },
     Subcommand { name: "train", summary: "Train the models that the repository carries", help: train::HELP, run: train::main },
     Subcommand {
         name: "setup",
