@@ -44,7 +44,10 @@ pub(crate) struct Scratch<'s> {
 /// Products of which a thread takes a piece: fewer are done before another thread has heard of them.
 #[cfg(not(target_os = "none"))]
 const WORTH_SHARING: usize = 32_768;
-/// Bytes of weights that a thread takes at a time: little, so that one that is held up holds up little.
+/// Bytes of weights that a thread takes at a time, at most: in longer runs memory is no faster, and a thread that is held up holds up little.
+#[cfg(not(target_os = "none"))]
+const LONGEST_PIECE: usize = 262_144;
+/// Bytes of weights that are multiplied by many vectors before the next are read.
 #[cfg(not(target_os = "none"))]
 const PIECE: usize = 32_768;
 
@@ -78,8 +81,9 @@ impl<'a> Crew<'a> {
         let Some(executor) = self.executor.filter(|_| shared) else { return matvec(out, w, x, None) };
         let Some(rows) = Rows::new(w, out.len(), x) else { return out.fill(0.0) };
         let row_bytes = (w.bytes().len() / w.rows().max(1)).max(1);
-        // Whole fours of rows go through the kernels together.
-        let piece = (PIECE / row_bytes).next_multiple_of(4).max(4);
+        // Two pieces for each thread, should one be late. Whole fours of rows go through the kernels together.
+        let bytes = (row_bytes.saturating_mul(out.len()) / executor.threads().saturating_mul(2).max(1)).min(LONGEST_PIECE);
+        let piece = (bytes / row_bytes).next_multiple_of(4).max(4);
         chip::gate::share(executor, out, piece, &|first, out| rows.multiply(out, first));
     }
 

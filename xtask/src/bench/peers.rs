@@ -79,7 +79,8 @@ pub(super) fn main(pattern: &str, list: bool, json: Option<PathBuf>) -> Outcome 
             for _ in 0..ROUNDS {
                 let [ours, llama, candle] = &mut case.runs;
                 ours.push(dmexp(&files, threads)?);
-                llama.extend(peers.llama.as_deref().map(|python| of_peer(&mut llama_cpp(python, &files, threads), threads)).transpose()?);
+                let builds = peers.llama.iter().map(|python| of_peer(&mut llama_cpp(python, &files, threads), threads));
+                llama.extend(builds.collect::<Outcome<Vec<Run>>>()?.into_iter().reduce(better));
                 candle
                     .extend(peers.candle.as_deref().map(|program| of_peer(&mut of_candle(program, &files, threads), threads)).transpose()?);
             }
@@ -143,6 +144,21 @@ fn of_peer(command: &mut Command, threads: usize) -> Outcome<Run> {
     Ok(Run { rates, shares: [None; 3], first_token_ms: report["first_token_ms"].as_f64(), peak_bytes: report["peak_bytes"].as_f64() })
 }
 
+/// The better figure of two runs, for each.
+fn better(one: Run, other: Run) -> Run {
+    let least = |one: Option<f64>, other: Option<f64>| [one, other].into_iter().flatten().min_by(f64::total_cmp);
+    let mut rates = one.rates;
+    for (rate, other) in rates.iter_mut().zip(other.rates) {
+        *rate = [*rate, other].into_iter().flatten().max_by(f64::total_cmp);
+    }
+    Run {
+        rates,
+        shares: one.shares,
+        first_token_ms: least(one.first_token_ms, other.first_token_ms),
+        peak_bytes: least(one.peak_bytes, other.peak_bytes),
+    }
+}
+
 fn shown(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
@@ -192,7 +208,16 @@ fn rows(case: &Case) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Case, Run, rows, table};
+    use super::{Case, Run, better, rows, table};
+
+    #[test]
+    fn of_two_builds_the_better_figures_count() {
+        let one = Run { rates: [Some(1.0), Some(5.0), None], shares: [None; 3], first_token_ms: Some(30.0), peak_bytes: None };
+        let other = Run { rates: [Some(2.0), Some(4.0), Some(3.0)], shares: [None; 3], first_token_ms: Some(20.0), peak_bytes: Some(7.0) };
+        let both = better(one, other);
+        assert_eq!(both.rates, [Some(2.0), Some(5.0), Some(3.0)]);
+        assert_eq!((both.first_token_ms, both.peak_bytes), (Some(20.0), Some(7.0)));
+    }
 
     #[test]
     fn ratios_are_to_the_best_peer_there_is() {

@@ -43,10 +43,13 @@ pub(super) struct Files {
     pub(super) gguf: PathBuf,
 }
 
+/// Names the Python of another build of llama.cpp (say, with AMX, by a compiler that does not crash it), beside the one that is built here.
+const OTHER_LLAMA_CPP: &str = "DMEXP_LLAMA_CPP";
+
 /// What there is to compare with.
 pub(super) struct Peers {
-    /// A Python that has llama.cpp.
-    pub(super) llama: Option<PathBuf>,
+    /// Pythons that have llama.cpp, of which the faster counts.
+    pub(super) llama: Vec<PathBuf>,
     /// The program that runs candle.
     pub(super) candle: Option<PathBuf>,
     /// A Python that writes GGUF files.
@@ -74,7 +77,8 @@ impl Peers {
             install.args(["-m", "pip", "install", "--quiet", LLAMA_CPP]).env("CMAKE_ARGS", LLAMA_CPP_BUILD);
             left_out("llama.cpp", process::capture(&mut install).map(|_| ()));
         }
-        let llama = has("llama_cpp").then(|| python.clone());
+        let other = std::env::var_os(OTHER_LLAMA_CPP).map(PathBuf::from);
+        let llama = has("llama_cpp").then(|| python.clone()).into_iter().chain(other).collect();
         let candle = left_out("candle", candle(&work));
         Ok(Self { llama, candle, python, work })
     }

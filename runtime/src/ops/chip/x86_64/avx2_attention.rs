@@ -4,17 +4,38 @@ use super::avx2_floats::{Stored, lanes, tree, tree4};
 use crate::ops::kv_integer::EXACT_IN_32_BITS;
 use core::arch::x86_64::*;
 
-/// Keys or values of a head: the bytes from its part of the first row on, and bytes from one row to the next.
+/// Bytes that come from memory together.
+pub(super) const LINE: usize = 64;
+
+/// Keys or values of a head: the bytes from its part of the first row on, bytes from one row to the next, and bytes from its part of a row to that of the next head.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) stride: usize,
+    pub(super) head: usize,
 }
 
 impl Rows<'_> {
+    /// Those without the first `len` bytes of each row.
+    pub(super) fn behind(self, len: usize) -> Self {
+        Self { bytes: self.bytes.get(len..).unwrap_or(&[]), ..self }
+    }
+
     /// Whether there are `count` rows of `len` bytes.
-    fn hold(&self, count: usize, len: usize) -> bool {
+    pub(super) fn hold(&self, count: usize, len: usize) -> bool {
         count == 0 || self.bytes.len().checked_sub(len).is_some_and(|room| room / self.stride.max(1) >= count - 1)
+    }
+}
+
+/// Fetches, of each of `R` rows, the part of the next head that lies `len` bytes long behind the one at `at`: it is wanted when this head is done, and other weights have taken its place in the near
+/// caches since the last token.
+#[inline(always)]
+pub(super) fn fetch_next_head<const R: usize>(at: *const u8, rows: Rows<'_>, len: usize) {
+    for r in 0..R {
+        for line in (0..len).step_by(LINE) {
+            // SAFETY: what is fetched ahead may lie anywhere.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(r * rows.stride + rows.head + line).cast()) };
+        }
     }
 }
 
@@ -33,6 +54,7 @@ pub(super) unsafe fn scores<S: Stored>(scores: &mut [f32], q: &[f32], keys: Rows
     unsafe {
         let mut largest = _mm_set1_ps(f32::NEG_INFINITY);
         for four in fours {
+            fetch_next_head::<4>(row, keys, keys.head);
             let found = _mm_mul_ps(tree4(lanes::<S, 4, false>(row, keys.stride, q)), _mm_set1_ps(scale));
             _mm_storeu_ps(four.as_mut_ptr(), found);
             // Where one of the two is no number, this takes the second.
@@ -72,13 +94,18 @@ pub(super) unsafe fn mix<S: Stored>(out: &mut [f32], weights: &[f32], values: Ro
     for (eight, out) in eights.iter_mut().enumerate() {
         // SAFETY: `hold` found a row for every weight, as long as the eights of `out`. The rest is the caller's promise.
         unsafe {
-            let mut at = values.bytes.as_ptr().wrapping_add(eight * 8 * S::BYTES);
+            let place = eight * 8 * S::BYTES;
+            let mut at = values.bytes.as_ptr().wrapping_add(place);
+            let begins_a_line = place.is_multiple_of(LINE);
             let mut sums = [_mm256_setzero_ps(); 8];
             for (weight, sum) in before.iter().zip(sums.iter_mut().skip(first_lane % 8)) {
                 *sum = _mm256_add_ps(*sum, _mm256_mul_ps(_mm256_set1_ps(*weight), S::widen8(at)));
                 at = at.wrapping_add(values.stride);
             }
             for weights in whole {
+                if begins_a_line {
+                    fetch_next_head::<8>(at, values, 1);
+                }
                 for (l, sum) in sums.iter_mut().enumerate() {
                     *sum = _mm256_add_ps(*sum, _mm256_mul_ps(_mm256_set1_ps(weights[l]), S::widen8(at.wrapping_add(l * values.stride))));
                 }
@@ -111,18 +138,21 @@ pub(super) fn dot_codes(q: &[i16], k: &[i8]) -> i32 {
     _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<1>(two)))
 }
 
-/// Sixteen columns of values in bytes, each row times its code, added up: as many rows as 32 bits hold the sums of.
+/// Sixteen columns of values in bytes, each row times its code, added up: as many rows as 32 bits hold the sums of. Those that begin a line fetch the next head's.
 ///
 /// # Panics
 /// Never: too few bytes give zeros.
 #[target_feature(enable = "avx2")]
-pub(super) fn mix_codes(out: &mut [i32; 16], codes: &[i32], values: Rows<'_>) {
+pub(super) fn mix_codes(out: &mut [i32; 16], codes: &[i32], values: Rows<'_>, begins_a_line: bool) {
     let mut sums = [_mm256_setzero_si256(); 2];
     if codes.len() <= EXACT_IN_32_BITS && values.hold(codes.len(), 16) {
         let mut at = values.bytes.as_ptr();
         for pair in codes.chunks(2) {
             let (first, second) = (pair.first().copied().unwrap_or(0), pair.get(1).copied().unwrap_or(0));
             let weights = _mm256_set1_epi32((second << 16) | (first & 0xffff));
+            if begins_a_line {
+                fetch_next_head::<2>(at, values, 1);
+            }
             // SAFETY: `hold` found sixteen bytes in each of the rows; the second of a pair that has none is the first again, times 0.
             let (a, b) = unsafe {
                 let b = if pair.len() == 2 { at.add(values.stride) } else { at };

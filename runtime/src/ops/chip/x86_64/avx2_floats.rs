@@ -1,13 +1,14 @@
 //! Rows of floats times a vector with AVX2 and F16C: the eight lanes of a sum are one register, and four rows are summed at a time, because an addition takes four cycles.
 //!
-//! The weights come from memory or a cache far away, one row after the other, so what comes next is fetched ahead. Twice as wide registers, which hold two rows, were no faster: the loads are what takes
-//! the time.
+//! The weights come from memory or a cache far away, so what comes next is fetched ahead, and each of the four rows is of another quarter of the matrix: that makes four long runs of addresses, which
+//! the machine follows better than rows beside each other (docs/host-speed.md has the figures). Twice as wide registers, which hold two rows, were no faster: the loads are what takes the time.
 
 use core::arch::x86_64::*;
 
-/// How far ahead of what is multiplied the weights of long rows are fetched, in bytes.
-const AHEAD: usize = 512;
-/// Of shorter rows, all together up to so many bytes, the next ones are fetched.
+/// How far ahead of what is multiplied its row and those behind it are fetched, in bytes: first to a near cache, then to the nearest.
+const FAR: usize = 4096;
+const AHEAD: usize = 1024;
+/// Weights that the nearest cache holds are not fetched, in bytes.
 const NEAR: usize = 16_384;
 /// Bytes that come from memory together.
 const LINE: usize = 64;
@@ -110,26 +111,47 @@ unsafe fn matvec<S: Stored>(out: &mut [f32], rows: &[u8], x: &[f32]) {
     if rows.len() / stride.max(1) < out.len() {
         return out.fill(0.0);
     }
-    let mut row = rows.as_ptr();
-    let (fours, rest) = out.as_chunks_mut::<4>();
-    for four in fours {
-        // SAFETY: the length was compared above: four more rows begin at `row`. The machine is as the caller promised.
-        unsafe {
-            _mm_storeu_ps(four.as_mut_ptr(), tree4(lanes::<S, 4, true>(row, stride, x)));
-            row = row.add(4 * stride);
-        }
-    }
-    for y in rest {
-        // SAFETY: as above, one row.
-        unsafe {
-            let [lanes] = lanes::<S, 1, true>(row, stride, x);
-            *y = tree(lanes);
-            row = row.add(stride);
+    // SAFETY: the length was compared above. The machine is as the caller promised.
+    unsafe {
+        if rows.len() > NEAR {
+            quarters::<S, true>(out, rows.as_ptr(), stride, x);
+        } else {
+            quarters::<S, false>(out, rows.as_ptr(), stride, x);
         }
     }
 }
 
-/// The lanes of the products of `x` with `R` rows, which are `stride` bytes apart. With `STREAM` what follows `R` such rows is fetched meanwhile.
+/// The rows four at a time, one of each quarter, and what is left one by one; with `STREAM` what follows is fetched meanwhile.
+///
+/// # Safety
+/// There are as many rows as `out` has elements, `stride` bytes each, as long as `x`, and the machine has AVX2 and F16C.
+#[inline(always)]
+unsafe fn quarters<S: Stored, const STREAM: bool>(out: &mut [f32], rows: *const u8, stride: usize, x: &[f32]) {
+    let quarter = out.len() / 4;
+    for number in 0..quarter {
+        let mut four = [0f32; 4];
+        // SAFETY: the caller's promise.
+        unsafe { _mm_storeu_ps(four.as_mut_ptr(), tree4(lanes::<S, 4, STREAM>(rows.add(number * stride), quarter * stride, x))) };
+        put_apart(out, number, quarter, four);
+    }
+    for (number, y) in out.iter_mut().enumerate().skip(4 * quarter) {
+        // SAFETY: as above.
+        unsafe {
+            let [lanes] = lanes::<S, 1, STREAM>(rows.add(number * stride), stride, x);
+            *y = tree(lanes);
+        }
+    }
+}
+
+/// Puts four sums `apart` elements from each other, the first to element `number`.
+#[inline(always)]
+pub(super) fn put_apart(out: &mut [f32], number: usize, apart: usize, four: [f32; 4]) {
+    for (y, sum) in out.iter_mut().skip(number).step_by(apart.max(1)).zip(four) {
+        *y = sum;
+    }
+}
+
+/// The lanes of the products of `x` with `R` rows, which are `stride` bytes apart. With `STREAM` what follows each of them is fetched meanwhile.
 ///
 /// # Safety
 /// `R` rows as long as `x` begin at `row`, and the machine has AVX2 and F16C.
@@ -140,14 +162,12 @@ pub(super) unsafe fn lanes<S: Stored, const R: usize, const STREAM: bool>(row: *
     unsafe {
         let mut sums = [_mm256_setzero_ps(); R];
         let mut at = row;
-        // Where the next rows begin; of long rows the streams themselves.
-        let ahead = if R * stride <= NEAR { R * stride } else { AHEAD };
         let lines = x.chunks_exact(LINE / S::BYTES);
         let rest = lines.remainder();
         for line in lines {
             if STREAM {
                 for r in 0..R {
-                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(r * stride + ahead).cast());
+                    fetch(at.wrapping_add(r * stride));
                 }
             }
             for eight in line.as_chunks::<8>().0 {
@@ -166,6 +186,16 @@ pub(super) unsafe fn lanes<S: Stored, const R: usize, const STREAM: bool>(row: *
             }
         }
         sums
+    }
+}
+
+/// Fetches what follows a line.
+#[inline(always)]
+pub(super) fn fetch(line: *const u8) {
+    // SAFETY: what is fetched ahead may lie anywhere.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(AHEAD).cast());
+        _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(FAR).cast());
     }
 }
 

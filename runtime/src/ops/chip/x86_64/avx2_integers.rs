@@ -1,5 +1,6 @@
 //! Rows of q8 and q4 times codes of 16 bits with AVX2: products are added in pairs of 32 bits, groups in 64.
 
+use super::avx2_floats::{fetch, put_apart};
 use super::integer_rows::Rows;
 use crate::ops::convert::from_i64;
 use crate::ops::integer::Integers;
@@ -23,43 +24,43 @@ pub(super) fn matvec_q8(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
         }
         return;
     }
-    let (fours, rest) = out.as_chunks_mut::<4>();
-    let done = 4 * fours.len();
-    for (number, four) in fours.iter_mut().enumerate() {
+    for number in 0..w.apart {
         // SAFETY: `Rows` holds as many rows as `out` has elements, and the function has the instructions.
-        scaled(four, unsafe { rows_q8::<4>(w, 4 * number, x) }, w.scales_from(4 * number), x.scale);
+        let four = scaled(unsafe { rows_q8::<4>(w, number, x) }, w.scales_apart(number), x.scale);
+        put_apart(out, number, w.apart, four);
     }
-    for (row, y) in (done..).zip(rest) {
+    for (number, y) in out.iter_mut().enumerate().skip(4 * w.apart) {
         // SAFETY: as above.
-        scaled(core::slice::from_mut(y), unsafe { rows_q8::<1>(w, row, x) }, w.scales_from(row), x.scale);
+        [*y] = scaled(unsafe { rows_q8::<1>(w, number, x) }, w.scales_from(number), x.scale);
     }
 }
 
 /// The same of q4 rows, of which `x` has the codes in [`super::Form::Halves`] and the sums of their groups.
 #[target_feature(enable = "avx2")]
 pub(super) fn matvec_q4(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
-    let (fours, rest) = out.as_chunks_mut::<4>();
-    let done = 4 * fours.len();
-    for (number, four) in fours.iter_mut().enumerate() {
+    for number in 0..w.apart {
         // SAFETY: `Rows` holds as many rows as `out` has elements, and the function has the instructions.
-        scaled(four, unsafe { rows_q4::<4>(w, 4 * number, x) }, w.scales_from(4 * number), x.scale);
+        let four = scaled(unsafe { rows_q4::<4>(w, number, x) }, w.scales_apart(number), x.scale);
+        put_apart(out, number, w.apart, four);
     }
-    for (row, y) in (done..).zip(rest) {
+    for (number, y) in out.iter_mut().enumerate().skip(4 * w.apart) {
         // SAFETY: as above.
-        scaled(core::slice::from_mut(y), unsafe { rows_q4::<1>(w, row, x) }, w.scales_from(row), x.scale);
+        [*y] = scaled(unsafe { rows_q4::<1>(w, number, x) }, w.scales_from(number), x.scale);
     }
 }
 
 /// Sums in 64-bit lanes added up, converted and scaled.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn scaled<const R: usize>(out: &mut [f32], sums: [__m256i; R], scales: [f32; 4], x_scale: f32) {
+fn scaled<const R: usize>(sums: [__m256i; R], scales: [f32; 4], x_scale: f32) -> [f32; R] {
+    let mut out = [0.0; R];
     for ((y, sum), scale) in out.iter_mut().zip(sums).zip(scales) {
         *y = from_i64(total(sum)) * (scale * x_scale);
     }
+    out
 }
 
-/// The sums over the groups of `R` q8 rows from `first` on of multiplier * (sum of the products with `x`), spread over 64-bit lanes.
+/// The sums over the groups of row `first` and the others of `R` q8 rows, each a quarter further, of multiplier * (sum of the products with `x`), spread over 64-bit lanes.
 ///
 /// # Safety
 /// `w` has these rows, in groups of 32, its columns are those of `x`, and the machine has AVX2.
@@ -67,17 +68,18 @@ fn scaled<const R: usize>(out: &mut [f32], sums: [__m256i; R], scales: [f32; 4],
 unsafe fn rows_q8<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) -> [__m256i; R] {
     // SAFETY: columns are counted down from what the rows have: each load takes what is left of a row, of its multipliers or of `x`. What is fetched ahead may lie anywhere.
     unsafe {
+        let (codes_apart, groups_apart) = (w.apart * w.stride, w.apart * w.groups);
         let (mut codes, mut m, mut x_at) = (w.codes_of(first), w.multipliers_of(first), x.codes.as_ptr());
         let mut left = w.cols;
         let mut sums = [_mm256_setzero_si256(); R];
         while left >= GROUP {
             let (x_low, x_high) = (_mm256_loadu_si256(x_at.cast()), _mm256_loadu_si256(x_at.add(GROUP / 2).cast()));
             for (r, sum) in sums.iter_mut().enumerate() {
-                let at = codes.add(r * w.stride);
-                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(w.ahead).cast());
+                let at = codes.add(r * codes_apart);
+                fetch(at);
                 let low = _mm256_madd_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(at.cast())), x_low);
                 let high = _mm256_madd_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(at.add(GROUP / 2).cast())), x_high);
-                *sum = add_group(*sum, _mm256_add_epi32(low, high), *m.add(r * w.groups));
+                *sum = add_group(*sum, _mm256_add_epi32(low, high), *m.add(r * groups_apart));
             }
             (codes, m, x_at) = (codes.add(GROUP), m.add(1), x_at.add(GROUP));
             left -= GROUP;
@@ -85,15 +87,15 @@ unsafe fn rows_q8<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
         if left > 0 {
             for (r, sum) in sums.iter_mut().enumerate() {
                 let products =
-                    (0..left).map(|i| i32::from(codes.add(r * w.stride + i).cast::<i8>().read()) * i32::from(x_at.add(i).read()));
-                *sum = add_one(*sum, products.sum(), *m.add(r * w.groups));
+                    (0..left).map(|i| i32::from(codes.add(r * codes_apart + i).cast::<i8>().read()) * i32::from(x_at.add(i).read()));
+                *sum = add_one(*sum, products.sum(), *m.add(r * groups_apart));
             }
         }
         sums
     }
 }
 
-/// The sums over the groups of `R` q4 rows from `first` on of multiplier * (sum of the products with `x`) and offset * (sum of the codes of `x`), spread over 64-bit lanes.
+/// The sums over the groups of row `first` and the others of `R` q4 rows, each a quarter further, of multiplier * (sum of the products with `x`) and offset * (sum of the codes of `x`), spread over 64-bit lanes.
 ///
 /// # Safety
 /// `w` has these rows, in groups that [`BLOCK`] divides, its columns are those of `x`, and the machine has AVX2.
@@ -101,12 +103,13 @@ unsafe fn rows_q8<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
 unsafe fn rows_q4<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) -> [__m256i; R] {
     // SAFETY: as in `rows_q8`.
     unsafe {
+        let (codes_apart, groups_apart) = (w.apart * w.stride, w.apart * w.groups);
         let (mut codes, mut m, mut x_at) = (w.codes_of(first), w.multipliers_of(first), x.codes.as_ptr());
         let (mut left, mut in_group) = (w.cols, w.group_len);
         let nibble = _mm256_set1_epi16(15);
         let mut sums = [_mm256_setzero_si256(); R];
         for (r, sum) in sums.iter_mut().enumerate() {
-            *sum = dot_offsets(w.offsets_of(first + r), x.sums.as_ptr(), w.groups);
+            *sum = dot_offsets(w.offsets_of(first + r * w.apart), x.sums.as_ptr(), w.groups);
         }
         while left >= BLOCK {
             if in_group == 0 {
@@ -114,12 +117,12 @@ unsafe fn rows_q4<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
             }
             let (x_even, x_odd) = (_mm256_loadu_si256(x_at.cast()), _mm256_loadu_si256(x_at.add(BLOCK / 2).cast()));
             for (r, sum) in sums.iter_mut().enumerate() {
-                let at = codes.add(r * w.stride);
-                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(w.ahead).cast());
+                let at = codes.add(r * codes_apart);
+                fetch(at);
                 let bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128(at.cast()));
                 let even = _mm256_madd_epi16(_mm256_and_si256(bytes, nibble), x_even);
                 let odd = _mm256_madd_epi16(_mm256_srli_epi16::<4>(bytes), x_odd);
-                *sum = add_group(*sum, _mm256_add_epi32(even, odd), *m.add(r * w.groups));
+                *sum = add_group(*sum, _mm256_add_epi32(even, odd), *m.add(r * groups_apart));
             }
             (codes, x_at) = (codes.add(BLOCK / 2), x_at.add(BLOCK));
             (left, in_group) = (left - BLOCK, in_group - BLOCK);
@@ -130,9 +133,9 @@ unsafe fn rows_q4<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
                 m = m.add(1);
             }
             for (r, sum) in sums.iter_mut().enumerate() {
-                let code = |i: usize| i32::from(codes.add(r * w.stride + i / 2).read() >> (4 * (i % 2)) & 15);
+                let code = |i: usize| i32::from(codes.add(r * codes_apart + i / 2).read() >> (4 * (i % 2)) & 15);
                 let products = (0..left).map(|i| code(i) * i32::from(x_at.add(i).read()));
-                *sum = add_one(*sum, products.sum(), *m.add(r * w.groups));
+                *sum = add_one(*sum, products.sum(), *m.add(r * groups_apart));
             }
         }
         sums

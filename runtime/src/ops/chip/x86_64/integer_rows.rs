@@ -15,16 +15,9 @@ pub(super) struct Rows<'a> {
     pub(super) groups: usize,
     /// Elements that share a multiplier.
     pub(super) group_len: usize,
-    /// How far ahead of what is multiplied codes are fetched, in bytes.
-    pub(super) ahead: usize,
+    /// Rows from one to the next of the four that are multiplied together: a quarter of all, see [`avx2_floats`](super::avx2_floats).
+    pub(super) apart: usize,
 }
-
-/// Rows that are multiplied together.
-pub(super) const TOGETHER: usize = 4;
-/// How far ahead the codes of long rows are fetched, in bytes.
-const AHEAD: usize = 1024;
-/// Of shorter rows, all together up to so many bytes, the next ones are fetched.
-const NEAR: usize = 8192;
 
 impl<'a> Rows<'a> {
     /// `count` rows of `w` from `first` on, of which each byte holds `per_byte` codes; `None` where a plane, or what there is of `x`, is too short for them.
@@ -45,9 +38,7 @@ impl<'a> Rows<'a> {
             && (offsets.is_empty() || hold(offsets.len(), 2 * groups));
         let x_fits = x.codes.len() >= cols && x.sums.len() >= cols.div_ceil(group_len.max(1)) && group_len > 0;
         let fit = hold(codes.len(), row_stride) && row_stride >= cols.div_ceil(per_byte) && hold(scales.len(), 4) && groups_fit && x_fits;
-        let near = TOGETHER.saturating_mul(row_stride);
-        let ahead = if near <= NEAR { near } else { AHEAD };
-        fit.then_some(Self { planes, cols, stride: row_stride, groups, group_len, ahead })
+        fit.then_some(Self { planes, cols, stride: row_stride, groups, group_len, apart: count / 4 })
     }
 
     /// Where the codes of a row are.
@@ -82,6 +73,13 @@ impl<'a> Rows<'a> {
     #[inline]
     pub(super) fn offsets_of(&self, row: usize) -> *const u8 {
         self.planes.offsets.as_ptr().wrapping_add(row.wrapping_mul(2).wrapping_mul(self.groups))
+    }
+
+    /// The scales of `row` and of the rows that are multiplied together with it; 0 past the last.
+    #[inline]
+    pub(super) fn scales_apart(&self, row: usize) -> [f32; 4] {
+        let scales = self.planes.scales.as_chunks::<4>().0;
+        [0, 1, 2, 3].map(|r| scales.get(row + r * self.apart).map_or(0.0, |scale| f32::from_le_bytes(*scale)))
     }
 
     /// The scales of four rows; 0 past the last.

@@ -1,6 +1,6 @@
 //! A matrix times many vectors: rows and vectors in tiles, whose sums stay in registers. Each sum is the one that a row times a vector gives, bit by bit.
 //!
-//! Floats, with AVX-512: a register holds the eight lanes of two vectors' sums; rows in 16 bits are widened once for all vectors. Integers: [`integer_matmul`].
+//! Floats: a register of AVX2 holds the eight lanes of a sum, one of AVX-512 those of two vectors' sums; rows in 16 bits are widened once for all vectors. Integers: [`integer_matmul`].
 
 use super::avx2_floats::{Bf16, F16, F32, Stored, tree4};
 #[cfg(any(feature = "q8", feature = "q4"))]
@@ -13,10 +13,12 @@ use crate::ops::crew::{MOST, Scratch};
 use crate::simd::Level;
 use core::arch::x86_64::*;
 
-/// Rows of floats in a tile.
+/// Rows of floats in a tile, with AVX-512 and with AVX2: as many sums as there are registers for.
 const ROWS: usize = 8;
+const ROWS_AVX2: usize = 4;
 /// Vectors beside them.
 const VECTORS: usize = 4;
+const VECTORS_AVX2: usize = 2;
 /// Bytes of weights that a thread takes at a time.
 const PIECE: usize = 32_768;
 
@@ -35,7 +37,7 @@ pub(crate) fn matmul(
         return false;
     }
     match w.dtype() {
-        DType::F32 | DType::F16 | DType::Bf16 if Level::current() >= Level::Avx512 => floats(executor, out, w, x, scratch, slots),
+        DType::F32 | DType::F16 | DType::Bf16 if Level::current() >= Level::Avx2 => floats(executor, out, w, x, scratch, slots),
         #[cfg(any(feature = "q8", feature = "q4"))]
         DType::Q8 | DType::Q4 if Level::current() >= Level::Vnni => integer_matmul::matmul(executor, out, w, x, scratch, (slots, PIECE)),
         _ => false,
@@ -63,38 +65,53 @@ fn floats(
     let piece = (PIECE / row_bytes.max(1)).next_multiple_of(ROWS).max(ROWS);
     share_columns(executor, out, x.len(), piece, (&mut *scratch.slots, slots), &|first, columns, slot| {
         let Some(rows) = w.bytes().get(first * row_bytes..) else { return };
-        // SAFETY: Level::current says that there is AVX-512, and what came before it.
-        unsafe {
-            match w.dtype() {
-                DType::F32 => f32s(columns, rows, inputs, slot),
-                DType::F16 => f16s(columns, rows, inputs, slot),
-                _ => bf16s(columns, rows, inputs, slot),
-            }
-        }
+        let kernel = match (w.dtype(), Level::current() >= Level::Avx512) {
+            (DType::F32, true) => avx512::f32s,
+            (DType::F16, true) => avx512::f16s,
+            (_, true) => avx512::bf16s,
+            (DType::F32, false) => avx2::f32s,
+            (DType::F16, false) => avx2::f16s,
+            (_, false) => avx2::bf16s,
+        };
+        // SAFETY: Level::current says that there is AVX-512, or AVX2, and what came before it.
+        unsafe { kernel(columns, rows, inputs, slot) };
     });
     true
 }
 
-macro_rules! tiles {
-    ($name:ident, $stored:ident) => {
-        #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,f16c")]
-        fn $name(columns: Columns<'_>, rows: &[u8], x: &[&[f32]], slot: &mut [f32]) {
-            // SAFETY: the function needs what the callee does.
-            unsafe { tiles::<$stored>(columns, rows, x, slot) }
+/// The kernels of a level, one a type.
+macro_rules! kernels {
+    ($level:ident, $features:literal, $sums:ident) => {
+        mod $level {
+            use super::{Bf16, Columns, F16, F32, tiles};
+
+            kernels!($features, $sums, f32s: F32, f16s: F16, bf16s: Bf16);
         }
+    };
+    ($features:literal, $sums:ident, $($name:ident: $stored:ident),*) => {
+        $(#[target_feature(enable = $features)]
+        pub(super) fn $name(columns: Columns<'_>, rows: &[u8], x: &[&[f32]], slot: &mut [f32]) {
+            // SAFETY: the function needs what both callees do; `tiles` calls the second with rows and vectors of `n` elements.
+            unsafe { tiles::<$stored, _, _>(columns, rows, x, slot, |rows, x, n| super::$sums(rows, x, n)) }
+        })*
     };
 }
 
-tiles!(f32s, F32);
-tiles!(f16s, F16);
-tiles!(bf16s, Bf16);
+kernels!(avx512, "avx512f,avx512dq,avx512vl,avx2,f16c", tile_sums);
+kernels!(avx2, "avx2,f16c", tile_sums_avx2);
 
-/// The columns = as many of `rows` times all of `x`.
+/// The columns = as many of `rows` times all of `x`; `sums` is [`tile_sums`] or its like.
 ///
 /// # Safety
-/// The machine has AVX-512 F, DQ and VL, AVX2 and F16C.
+/// The machine has AVX2 and F16C, and what `sums` needs.
 #[inline(always)]
-unsafe fn tiles<S: Stored>(mut columns: Columns<'_>, rows: &[u8], x: &[&[f32]], slot: &mut [f32]) {
+unsafe fn tiles<S: Stored, const ROWS: usize, const VECTORS: usize>(
+    mut columns: Columns<'_>,
+    rows: &[u8],
+    x: &[&[f32]],
+    slot: &mut [f32],
+    sums: impl Fn([*const f32; ROWS], [*const f32; VECTORS], usize) -> [[f32; ROWS]; VECTORS],
+) {
     let n = x.first().map_or(0, |x| x.len());
     let stride = n * S::BYTES;
     let count = columns.len();
@@ -116,9 +133,8 @@ unsafe fn tiles<S: Stored>(mut columns: Columns<'_>, rows: &[u8], x: &[&[f32]], 
         };
         for at in (0..x.len()).step_by(VECTORS) {
             let vectors = core::array::from_fn(|v| x.get(at + v).or(x.last()).map_or(core::ptr::null(), |x| x.as_ptr()));
-            // SAFETY: all rows of the tile and all vectors have n elements.
-            let sums = unsafe { tile_sums(tile, vectors, n) };
-            for (v, sums) in sums.iter().enumerate().take(x.len() - at) {
+            // All rows of the tile and all vectors have n elements.
+            for (v, sums) in sums(tile, vectors, n).iter().enumerate().take(x.len() - at) {
                 for (y, sum) in columns.row(at + v).iter_mut().skip(first).zip(sums) {
                     *y = *sum;
                 }
@@ -190,5 +206,44 @@ unsafe fn tile_sums(rows: [*const f32; ROWS], x: [*const f32; VECTORS], n: usize
             }
         }
         out
+    }
+}
+
+/// [`tile_sums`] with AVX2 alone, of smaller tiles.
+///
+/// # Safety
+/// All have `n` elements, and the machine has AVX2 and F16C.
+#[target_feature(enable = "avx2,f16c")]
+#[inline]
+unsafe fn tile_sums_avx2(rows: [*const f32; ROWS_AVX2], x: [*const f32; VECTORS_AVX2], n: usize) -> [[f32; ROWS_AVX2]; VECTORS_AVX2] {
+    // SAFETY: the caller's promise; what is left of each at the end goes through a masked load.
+    unsafe {
+        let mut sums = [[_mm256_setzero_ps(); ROWS_AVX2]; VECTORS_AVX2];
+        let whole = n & !7;
+        for i in (0..whole).step_by(8) {
+            let x = x.map(|x| _mm256_loadu_ps(x.add(i)));
+            for r in 0..ROWS_AVX2 {
+                let w = _mm256_loadu_ps(rows[r].add(i));
+                for v in 0..VECTORS_AVX2 {
+                    sums[v][r] = _mm256_add_ps(sums[v][r], _mm256_mul_ps(w, x[v]));
+                }
+            }
+        }
+        if whole < n {
+            // Zeros behind the end add +0 to their lanes, which changes no bit.
+            let load = |from: *const f32| F32::widen_part(from.add(whole).cast(), n - whole);
+            let x = x.map(load);
+            for r in 0..ROWS_AVX2 {
+                let w = load(rows[r]);
+                for v in 0..VECTORS_AVX2 {
+                    sums[v][r] = _mm256_add_ps(sums[v][r], _mm256_mul_ps(w, x[v]));
+                }
+            }
+        }
+        sums.map(|sums| {
+            let mut four = [0f32; ROWS_AVX2];
+            _mm_storeu_ps(four.as_mut_ptr(), tree4(sums));
+            four
+        })
     }
 }

@@ -16,6 +16,7 @@ mod avx2_floats;
 mod avx2_integers;
 #[cfg(feature = "sequential")]
 mod avx2_tile;
+mod avx512_attention;
 mod detect;
 #[cfg(all(feature = "llama", any(feature = "q8", feature = "q4")))]
 mod integer_matmul;

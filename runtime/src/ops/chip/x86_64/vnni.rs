@@ -3,6 +3,7 @@
 //! The instruction takes an unsigned byte and a signed one. A q8 code and a low byte are such a pair; for the high bytes the q8 code is made unsigned by adding 128, and what that adds is taken away
 //! once a row. A nibble of q4 is both.
 
+use super::avx2_floats::{fetch, put_apart};
 use super::integer_rows::Rows;
 use crate::ops::integer::Integers;
 use core::arch::x86_64::*;
@@ -54,28 +55,22 @@ const fn alone(i: u8) -> i64 {
     i64::from_le_bytes([i, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80])
 }
 
-/// Rows four at a time, and what is left one by one.
+/// Rows four at a time, one of each quarter, and what is left one by one.
 macro_rules! matvec {
     ($(#[$doc:meta])* $name:ident, $rows:ident) => {
         $(#[$doc])*
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
         pub(super) fn $name(out: &mut [f32], w: Rows<'_>, x: Integers<'_>) {
-            let mut first = 0;
-            let (fours, rest) = out.as_chunks_mut::<4>();
-            for four in fours {
+            for number in 0..w.apart {
                 // SAFETY: `Rows` holds as many rows as `out` has elements, and the function has the instructions.
-                let sums = unsafe { $rows::<4>(w, first, x) };
-                scaled(four, sums, w.scales_from(first), x.scale);
-                first += 4;
+                let sums = unsafe { $rows::<4>(w, number, x) };
+                put_apart(out, number, w.apart, scaled(sums, w.scales_apart(number), x.scale));
             }
-            for y in rest {
+            for (number, y) in out.iter_mut().enumerate().skip(4 * w.apart) {
                 // SAFETY: as above.
-                let [sums] = unsafe { $rows::<1>(w, first, x) };
+                let [sums] = unsafe { $rows::<1>(w, number, x) };
                 let none = _mm512_setzero_si512();
-                let mut four = [0.0; 4];
-                scaled(&mut four, [sums, none, none, none], w.scales_from(first), x.scale);
-                [*y, ..] = four;
-                first += 1;
+                [*y, ..] = scaled([sums, none, none, none], w.scales_from(number), x.scale);
             }
         }
     };
@@ -95,19 +90,21 @@ matvec!(
 /// Sums in 64-bit lanes added up, converted and scaled.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
-fn scaled(out: &mut [f32; 4], sums: [__m512i; 4], scales: [f32; 4], x_scale: f32) {
+fn scaled(sums: [__m512i; 4], scales: [f32; 4], x_scale: f32) -> [f32; 4] {
     let [a, b, c, d] = sums.map(|sum| _mm256_add_epi64(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum)));
     let ab = _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
     let cd = _mm256_add_epi64(_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
     let sums = _mm256_add_epi64(_mm256_permute2x128_si256::<0x20>(ab, cd), _mm256_permute2x128_si256::<0x31>(ab, cd));
+    let mut out = [0.0; 4];
     // SAFETY: there are four floats at both.
     unsafe {
         let scales = _mm_mul_ps(_mm_loadu_ps(scales.as_ptr()), _mm_set1_ps(x_scale));
         _mm_storeu_ps(out.as_mut_ptr(), _mm_mul_ps(_mm256_cvtepi64_ps(sums), scales));
     }
+    out
 }
 
-/// The sums over the groups of `R` q8 rows from `first` on of multiplier * (sum of the products with `x`), spread over 64-bit lanes.
+/// The sums over the groups of row `first` and the others of `R` q8 rows, each a quarter further, of multiplier * (sum of the products with `x`), spread over 64-bit lanes.
 ///
 /// # Safety
 /// `w` has these rows, its columns are those of `x`, and the machine has the instructions.
@@ -117,18 +114,19 @@ unsafe fn rows_q8<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
     unsafe {
         let spread_first = _mm512_inserti64x4::<1>(_mm512_set1_epi64(alone(0)), _mm256_set1_epi64x(alone(1)));
         let spread_second = _mm512_inserti64x4::<1>(_mm512_set1_epi64(alone(2)), _mm256_set1_epi64x(alone(3)));
+        let (codes_apart, groups_apart) = (w.apart * w.stride, w.apart * w.groups);
         let (mut codes, mut m, mut x_at) = (w.codes_of(first), w.multipliers_of(first), x.codes.as_ptr());
         let mut left = w.cols;
         let mut sums = [_mm512_setzero_si512(); R];
         for (r, sum) in sums.iter_mut().enumerate() {
-            *sum = added_by_128(m.add(r * w.groups), x.sums.as_ptr(), w.cols / GROUP);
+            *sum = added_by_128(m.add(r * groups_apart), x.sums.as_ptr(), w.cols / GROUP);
         }
         while left >= 2 * BLOCK_Q8 {
             for (r, sum) in sums.iter_mut().enumerate() {
-                let at = codes.add(r * w.stride);
-                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(w.ahead).cast());
-                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(w.ahead + 64).cast());
-                let m = _mm512_set1_epi32(m.add(r * w.groups).cast::<i32>().read_unaligned());
+                let at = codes.add(r * codes_apart);
+                fetch(at);
+                fetch(at.add(64));
+                let m = _mm512_set1_epi32(m.add(r * groups_apart).cast::<i32>().read_unaligned());
                 *sum = add_block_q8(*sum, at, x_at, _mm512_shuffle_epi8(m, spread_first));
                 *sum = add_block_q8(*sum, at.add(BLOCK_Q8), x_at.add(BLOCK_Q8), _mm512_shuffle_epi8(m, spread_second));
             }
@@ -137,9 +135,9 @@ unsafe fn rows_q8<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
         }
         if left >= BLOCK_Q8 {
             for (r, sum) in sums.iter_mut().enumerate() {
-                let m = m.add(r * w.groups);
+                let m = m.add(r * groups_apart);
                 let m = _mm512_inserti64x4::<1>(_mm512_set1_epi64(i64::from(*m)), _mm256_set1_epi64x(i64::from(*m.add(1))));
-                *sum = add_block_q8(*sum, codes.add(r * w.stride), x_at, m);
+                *sum = add_block_q8(*sum, codes.add(r * codes_apart), x_at, m);
             }
             (codes, m, x_at) = (codes.add(BLOCK_Q8), m.add(2), x_at.add(BLOCK_Q8));
             left -= BLOCK_Q8;
@@ -147,11 +145,11 @@ unsafe fn rows_q8<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
         if left >= GROUP {
             let (x_low, x_high) = (_mm256_loadu_si256(x_at.cast()), _mm256_loadu_si256(x_at.add(GROUP / 2).cast()));
             for (r, sum) in sums.iter_mut().enumerate() {
-                let w_at = _mm256_loadu_si256(codes.add(r * w.stride).cast());
+                let w_at = _mm256_loadu_si256(codes.add(r * codes_apart).cast());
                 let low = _mm256_dpbusd_epi32(_mm256_setzero_si256(), x_low, w_at);
                 let high = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_xor_si256(w_at, _mm256_set1_epi8(-128)), x_high);
                 let fours = _mm512_zextsi256_si512(_mm256_add_epi32(low, _mm256_slli_epi32::<8>(high)));
-                let m = _mm512_set1_epi64(i64::from(*m.add(r * w.groups)));
+                let m = _mm512_set1_epi64(i64::from(*m.add(r * groups_apart)));
                 *sum = _mm512_add_epi64(*sum, _mm512_mul_epi32(in_pairs(fours), m));
             }
             (codes, m, x_at) = (codes.add(GROUP), m.add(1), x_at.add(GROUP));
@@ -161,8 +159,8 @@ unsafe fn rows_q8<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
         if left > 0 {
             for (r, sum) in sums.iter_mut().enumerate() {
                 let products =
-                    (0..left).map(|i| i32::from(codes.add(r * w.stride + i).cast::<i8>().read()) * i32::from(x_at.add(i).read()));
-                let rest = i64::from(products.sum::<i32>()) * i64::from(*m.add(r * w.groups));
+                    (0..left).map(|i| i32::from(codes.add(r * codes_apart + i).cast::<i8>().read()) * i32::from(x_at.add(i).read()));
+                let rest = i64::from(products.sum::<i32>()) * i64::from(*m.add(r * groups_apart));
                 *sum = _mm512_add_epi64(*sum, _mm512_zextsi128_si512(_mm_cvtsi64_si128(rest)));
             }
         }
@@ -219,7 +217,7 @@ fn first_lanes(count: usize) -> u16 {
     if count < 16 { (1 << count) - 1 } else { u16::MAX }
 }
 
-/// The sums over the groups of `R` q4 rows from `first` on of multiplier * (sum of the products with `x`) and offset * (sum of the codes of `x`), spread over 64-bit lanes.
+/// The sums over the groups of row `first` and the others of `R` q4 rows, each a quarter further, of multiplier * (sum of the products with `x`) and offset * (sum of the codes of `x`), spread over 64-bit lanes.
 ///
 /// # Safety
 /// `w` has these rows, its columns are those of `x`, and the machine has the instructions.
@@ -232,20 +230,21 @@ unsafe fn rows_q4<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
         let low = _mm512_castsi256_si512(_mm256_set_m128i(alone(1), alone(0)));
         let spread = _mm512_inserti64x4::<1>(low, _mm256_set_m128i(alone(3), alone(2)));
         let nibble = _mm512_set1_epi8(15);
+        let (codes_apart, groups_apart) = (w.apart * w.stride, w.apart * w.groups);
         let (mut codes, mut m, mut x_at) = (w.codes_of(first), w.multipliers_of(first), x.codes.as_ptr());
         let mut left = w.cols;
         let mut sums = [_mm512_setzero_si512(); R];
         for (r, sum) in sums.iter_mut().enumerate() {
-            *sum = dot_offsets(w.offsets_of(first + r), x.sums.as_ptr(), w.groups);
+            *sum = dot_offsets(w.offsets_of(first + r * w.apart), x.sums.as_ptr(), w.groups);
         }
         while left >= BLOCK_Q4 {
             let (mut lows, mut highs) = ([_mm512_setzero_si512(); R], [_mm512_setzero_si512(); R]);
             for _ in 0..(left / BLOCK_Q4).min(SEGMENT_Q4) {
                 let x = [0, 1, 2, 3].map(|i| _mm512_loadu_si512(x_at.add(i * BLOCK_Q4 / 4).cast()));
                 for r in 0..R {
-                    let at = codes.add(r * w.stride);
-                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(w.ahead).cast());
-                    let m = _mm512_set1_epi32(m.add(r * w.groups).cast::<i32>().read_unaligned());
+                    let at = codes.add(r * codes_apart);
+                    fetch(at);
+                    let m = _mm512_set1_epi32(m.add(r * groups_apart).cast::<i32>().read_unaligned());
                     let m = _mm512_shuffle_epi8(m, spread);
                     let w = _mm512_loadu_si512(at.cast());
                     let (even, odd) = (_mm512_and_si512(w, nibble), _mm512_and_si512(_mm512_srli_epi16::<4>(w), nibble));
@@ -268,8 +267,8 @@ unsafe fn rows_q4<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
                 let x = [0, 1, 2, 3].map(|i| _mm_loadu_si128(x_at.add(i * GROUP / 4).cast()));
                 let nibble = _mm_set1_epi8(15);
                 for r in 0..R {
-                    let m = _mm_set1_epi32(i32::from(*m.add(r * w.groups)));
-                    let w = _mm_loadu_si128(codes.add(r * w.stride).cast());
+                    let m = _mm_set1_epi32(i32::from(*m.add(r * groups_apart)));
+                    let w = _mm_loadu_si128(codes.add(r * codes_apart).cast());
                     let (even, odd) = (_mm_and_si128(w, nibble), _mm_and_si128(_mm_srli_epi16::<4>(w), nibble));
                     let low = _mm_dpbusd_epi32(_mm_dpbusd_epi32(_mm_setzero_si128(), x[0], even), x[1], odd);
                     let high = _mm_dpbusd_epi32(_mm_dpbusd_epi32(_mm_setzero_si128(), even, x[2]), odd, x[3]);
@@ -286,9 +285,9 @@ unsafe fn rows_q4<const R: usize>(w: Rows<'_>, first: usize, x: Integers<'_>) ->
         // What fills no group of 32 is as it was.
         if left > 0 {
             for (r, sum) in sums.iter_mut().enumerate() {
-                let code = |i: usize| i32::from(codes.add(r * w.stride + i / 2).read() >> (4 * (i % 2)) & 15);
+                let code = |i: usize| i32::from(codes.add(r * codes_apart + i / 2).read() >> (4 * (i % 2)) & 15);
                 let products = (0..left).map(|i| code(i) * i32::from(x_at.add(i).read()));
-                let rest = i64::from(products.sum::<i32>()) * i64::from(*m.add(r * w.groups));
+                let rest = i64::from(products.sum::<i32>()) * i64::from(*m.add(r * groups_apart));
                 *sum = _mm512_add_epi64(*sum, _mm512_zextsi128_si512(_mm_cvtsi64_si128(rest)));
             }
         }
