@@ -59,16 +59,42 @@ impl Yardstick {
     }
 }
 
-/// The sum of all bytes, eight at a time: the compiler makes vector instructions of it, and reading takes longer than adding.
-fn sum(bytes: &[u8]) -> u64 {
+/// The sum of all bytes, eight at a time. Four runs side by side, with what follows fetched ahead, are what memory is read fastest in; the compiler makes vector instructions of the sum, and reading takes
+/// longer than adding.
+pub(super) fn sum(bytes: &[u8]) -> u64 {
     let (lines, rest) = bytes.as_chunks::<64>();
     let mut lanes = [0u64; 8];
-    for line in lines {
+    let mut add = |line: &[u8; 64]| {
+        fetch_behind(line);
         for (lane, word) in lanes.iter_mut().zip(line.as_chunks::<8>().0) {
             *lane = lane.wrapping_add(u64::from_ne_bytes(*word));
         }
+    };
+    let mut runs = lines.chunks_exact((lines.len() / 4).max(1));
+    if let [Some(first), Some(second), Some(third), Some(fourth)] = [runs.next(), runs.next(), runs.next(), runs.next()] {
+        for (((a, b), c), d) in first.iter().zip(second).zip(third).zip(fourth) {
+            [a, b, c, d].into_iter().for_each(&mut add);
+        }
     }
+    runs.flatten().chain(lines.chunks_exact((lines.len() / 4).max(1)).remainder()).for_each(add);
     lanes.into_iter().chain(rest.iter().copied().map(u64::from)).fold(0, u64::wrapping_add)
+}
+
+/// Fetches what lies as far behind a line as the kernels of models fetch ahead.
+fn fetch_behind(line: &[u8; 64]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        let at = line.as_ptr().cast::<i8>();
+        // SAFETY: every x86-64 has the instruction, and what is fetched ahead may lie anywhere.
+        #[expect(unsafe_code, reason = "the instruction has no safe form")]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(1024));
+            _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(4096));
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
 }
 
 /// When something began, by the clock and by the processor time of the whole process.
