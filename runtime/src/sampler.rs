@@ -11,8 +11,7 @@ mod rank;
 mod tests;
 
 use crate::format::{Error, Rule, SamplingKey};
-use crate::ops::math::exp;
-use crate::ops::{self, check::all_finite};
+use crate::ops::{self, check::all_finite, chip};
 use rank::Ranking;
 
 /// How tokens are chosen.
@@ -287,15 +286,11 @@ pub fn argmax(logits: &[f32]) -> Option<(u32, f32)> {
 /// Logits to probabilities. `highest` is the largest logit: dividing by a positive number keeps it the largest.
 #[inline(never)]
 fn softmax(logits: &mut [f32], temperature: f32, highest: f32) {
-    let highest = highest / temperature;
-    let mut sum = 0.0;
-    for logit in &mut *logits {
-        *logit = exp(*logit / temperature - highest);
-        sum += *logit;
-    }
-    for probability in logits {
-        *probability /= sum;
-    }
+    chip::divide(logits, temperature);
+    chip::exp_minus(logits, highest / temperature);
+    // One after the other: this sum is llama2.c's, not the canonical one.
+    let sum = logits.iter().fold(0.0, |sum, value| sum + value);
+    chip::divide(logits, sum);
 }
 
 /// The first token whose cumulated probability is above `coin`, else the last.

@@ -1,7 +1,7 @@
 //! q8 and q4 matrices times many vectors with VNNI: a register holds sixteen rows, so that no sum is ever added up across lanes.
 //!
-//! Rows are packed once for all vectors ([`packed`](super::packed)). The code of a vector is 256 * its high byte + its low byte. The instruction takes an unsigned byte and a signed one: high bytes are
-//! made unsigned by adding 128, and where a segment's sums begin takes away what that adds. The sum of a segment fits 32 bits; its halves times the multiplier add up in 32 bits each.
+//! Rows are packed once for all vectors ([`packed`](super::packed)), with their codes in 16 bits as those of the vectors are. The sum of a segment fits 32 bits; its halves times the multiplier add up in
+//! 32 bits each.
 
 use super::Form;
 use super::integer_rows::Rows;
@@ -25,7 +25,7 @@ const MANY: usize = 256;
 /// The vectors of a product, split.
 #[derive(Clone, Copy)]
 struct Inputs<'a> {
-    /// Of each vector the high bytes, the low bytes and, for q4, the sum of each segment as `f64`.
+    /// Of each vector the codes, in each four of them the second and the third in each other's place, and, for q4, the sum of each segment as `f64`.
     planes: &'a [u8],
     /// Bytes of a vector there.
     stride: usize,
@@ -74,14 +74,19 @@ pub(super) fn matmul(
     true
 }
 
-/// The bytes of `codes` and, where the matrix has offsets, the sums of its segments.
+/// The `codes` in their order and, where the matrix has offsets, the sums of its segments.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 fn split(plane: &mut [u8], codes: &[i16], shape: Shape) {
-    let (bytes, sums) = plane.split_at_mut(2 * shape.padded());
-    let (high, low) = bytes.split_at_mut(shape.padded());
-    for ((high, low), code) in high.iter_mut().zip(low.iter_mut()).zip(codes) {
-        let biased = code.cast_unsigned() ^ 0x8000;
-        (*high, *low) = ((biased >> 8) as u8, biased as u8);
+    let (words, sums) = plane.split_at_mut(2 * shape.padded());
+    // Pairs of 16 bits that are multiplied and added go together.
+    let order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+    for (to, codes) in words.chunks_mut(LINE).zip(codes.chunks(LINE / 2)) {
+        let (written, read) = (u32::MAX >> (32 - to.len() / 2), u32::MAX >> (32 - codes.len()));
+        // SAFETY: the masks leave out what lies behind the end of either; what fills the last four is zero.
+        unsafe {
+            let codes = _mm512_shuffle_epi8(_mm512_maskz_loadu_epi16(read, codes.as_ptr()), order);
+            _mm512_mask_storeu_epi16(to.as_mut_ptr().cast(), written, codes);
+        }
     }
     for (to, segment) in sums.as_chunks_mut::<8>().0.iter_mut().zip(codes.chunks(shape.segment)) {
         let sum: i32 = segment.iter().map(|code| i32::from(*code)).sum();
@@ -166,21 +171,14 @@ unsafe fn sums<const B: usize>(w: [Packed; B], x: [*const u8; VECTORS]) -> [[[__
             let (mut lows, mut highs) = ([[_mm512_setzero_si512(); VECTORS]; B], [[_mm512_setzero_si512(); VECTORS]; B]);
             for segment in first..shape.segments.min(first + MANY) {
                 let of_segment = segment * a_segment..steps.min((segment + 1) * a_segment);
-                let mut sums = [[_mm512_setzero_si512(); VECTORS]; B];
-                let mut low_sums = sums;
-                for b in 0..B {
-                    sums[b] = [w[b].start(segment); VECTORS];
-                }
+                // Half of what the low half holds is added: with its highest bit turned, the low half is then signed, too.
+                let mut sums = [[_mm512_set1_epi32(0x8000); VECTORS]; B];
                 for step in of_segment {
-                    add_products(&mut sums, &mut low_sums, w, x, step, padded);
-                }
-                for (sum, low) in sums.as_flattened_mut().iter_mut().zip(low_sums.as_flattened()) {
-                    *sum = _mm512_add_epi32(_mm512_slli_epi32::<8>(*sum), *low);
+                    add_products(&mut sums, w, x, step);
                 }
                 for b in 0..B {
                     let [multiply_low, multiply_high] = w[b].multipliers(segment);
                     for v in 0..VECTORS {
-                        // `start` has added half of what the low half holds: with its highest bit turned, the low half is signed, too.
                         let halves = _mm512_xor_si512(sums[b][v], _mm512_set1_epi32(0x8000));
                         lows[b][v] = _mm512_dpwssd_epi32(lows[b][v], halves, multiply_low);
                         highs[b][v] = _mm512_dpwssd_epi32(highs[b][v], halves, multiply_high);
@@ -210,28 +208,21 @@ unsafe fn sums<const B: usize>(w: [Packed; B], x: [*const u8; VECTORS]) -> [[[__
     }
 }
 
-/// Adds the products of four columns and the high and low bytes of each vector, of which the low ones begin `plane` bytes behind the high ones.
+/// Adds the products of four columns and each vector.
 ///
 /// # Safety
 /// There are so many of each, and the machine has the instructions.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 #[inline]
-unsafe fn add_products<const B: usize>(
-    sums: &mut [[__m512i; VECTORS]; B],
-    low_sums: &mut [[__m512i; VECTORS]; B],
-    w: [Packed; B],
-    x: [*const u8; VECTORS],
-    step: usize,
-    plane: usize,
-) {
+unsafe fn add_products<const B: usize>(sums: &mut [[__m512i; VECTORS]; B], w: [Packed; B], x: [*const u8; VECTORS], step: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        for v in 0..VECTORS {
-            let high = _mm512_set1_epi32(x[v].add(4 * step).cast::<i32>().read_unaligned());
-            let low = _mm512_set1_epi32(x[v].add(plane + 4 * step).cast::<i32>().read_unaligned());
-            for b in 0..B {
-                sums[b][v] = _mm512_dpbusd_epi32(sums[b][v], high, w[b].codes(step));
-                low_sums[b][v] = _mm512_dpbusd_epi32(low_sums[b][v], low, w[b].codes(step));
+        for half in 0..2 {
+            for v in 0..VECTORS {
+                let x = _mm512_set1_epi32(x[v].add(8 * step + 4 * half).cast::<i32>().read_unaligned());
+                for b in 0..B {
+                    sums[b][v] = _mm512_dpwssd_epi32(sums[b][v], w[b].codes(step)[half], x);
+                }
             }
         }
     }

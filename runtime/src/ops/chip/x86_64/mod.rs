@@ -43,12 +43,12 @@ use crate::simd::Level;
 #[cfg(any(feature = "q8", feature = "q4"))]
 use integer_rows::Rows;
 
-pub(crate) use super::any::{Prepared, argmax, prepare, sqrt, widen_f16};
+pub(crate) use super::any::{Prepared, prepare, sqrt, widen_f16};
 pub(crate) use attention::{mix, scores};
 pub(crate) use detect::detect;
 #[cfg(feature = "llama")]
 pub(crate) use matmul::matmul;
-pub(crate) use spread::{add, divide, exp_minus, gate, largest_magnitude, narrow_f16, norm, rotate, sum8, sum8_squares};
+pub(crate) use spread::{add, argmax, divide, exp_minus, gate, largest_magnitude, narrow_f16, norm, rotate, sum8, sum8_squares};
 
 /// `out[r] = dot8(row r, x)`; zeros for an element type that was left out of the build.
 pub(crate) fn matvec(out: &mut [f32], w: &TensorView<'_>, x: &[f32]) {

@@ -1,4 +1,4 @@
-//! Rows of q8 and q4 as [`integer_matmul`](super::integer_matmul) takes them: sixteen at a time, four columns of all of them in a register.
+//! Rows of q8 and q4 as [`integer_matmul`](super::integer_matmul) takes them: sixteen at a time, widened to 16 bits, two columns of all of them in a register.
 
 use super::integer_rows::Rows;
 use crate::format::{DType, TensorView};
@@ -51,12 +51,12 @@ impl Shape {
 
     /// Bytes that sixteen rows take.
     pub(super) fn block_bytes(self) -> usize {
-        64 * self.steps() + self.segment_bytes() * self.segments
+        128 * self.steps() + self.segment_bytes() * self.segments
     }
 
     /// Bytes of what belongs to a segment beside its codes.
     fn segment_bytes(self) -> usize {
-        if self.has_offsets { 5 * 64 } else { 3 * 64 }
+        if self.has_offsets { 4 * 64 } else { 2 * 64 }
     }
 }
 
@@ -69,91 +69,76 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// The codes of four columns.
+    /// The codes of four columns: of the first and the third, and of the others.
     ///
     /// # Safety
     /// There are [`Shape::block_bytes`] bytes, filled by [`pack`], and so many steps.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    pub(super) unsafe fn codes(self, step: usize) -> __m512i {
+    pub(super) unsafe fn codes(self, step: usize) -> [__m512i; 2] {
         // SAFETY: the caller's promise.
-        unsafe { _mm512_loadu_si512(self.at.add(64 * step).cast()) }
-    }
-
-    /// Where the sums of a segment begin: see [`pack`].
-    ///
-    /// # Safety
-    /// As [`Packed::codes`], and there are so many segments.
-    #[target_feature(enable = "avx512f")]
-    #[inline]
-    pub(super) unsafe fn start(self, segment: usize) -> __m512i {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_loadu_si512(self.beside(segment).cast()) }
+        unsafe { [_mm512_loadu_si512(self.at.add(128 * step).cast()), _mm512_loadu_si512(self.at.add(128 * step + 64).cast())] }
     }
 
     /// The multipliers of a segment, as what low and high halves of 32 bits are multiplied by.
     ///
     /// # Safety
-    /// As [`Packed::start`].
+    /// As [`Packed::codes`], and there are so many segments.
     #[target_feature(enable = "avx512f")]
     #[inline]
     pub(super) unsafe fn multipliers(self, segment: usize) -> [__m512i; 2] {
         // SAFETY: the caller's promise.
         unsafe {
             let at = self.beside(segment);
-            [_mm512_loadu_si512(at.add(64).cast()), _mm512_loadu_si512(at.add(128).cast())]
+            [_mm512_loadu_si512(at.cast()), _mm512_loadu_si512(at.add(64).cast())]
         }
     }
 
     /// The offsets of a segment, eight rows to a register.
     ///
     /// # Safety
-    /// As [`Packed::start`], and there are offsets.
+    /// As [`Packed::multipliers`], and there are offsets.
     #[target_feature(enable = "avx512f")]
     #[inline]
     pub(super) unsafe fn offsets(self, segment: usize) -> [__m512d; 2] {
         // SAFETY: the caller's promise.
         unsafe {
             let at = self.beside(segment);
-            [_mm512_loadu_pd(at.add(192).cast()), _mm512_loadu_pd(at.add(256).cast())]
+            [_mm512_loadu_pd(at.add(128).cast()), _mm512_loadu_pd(at.add(192).cast())]
         }
     }
 
     fn beside(self, segment: usize) -> *const u8 {
-        self.at.wrapping_add(64 * self.shape.steps() + self.shape.segment_bytes() * segment)
+        self.at.wrapping_add(128 * self.shape.steps() + self.shape.segment_bytes() * segment)
     }
 }
 
-/// Packs `many` of `rows` from `first` on, sixteen at most, and zeros for the others. Sums begin at 128 - 128 * (sum of the codes): that takes away what 128 in every high byte adds, and times 256 it
-/// leaves 32,768, half of what 16 bits hold.
+/// Packs `many` of `rows` from `first` on, sixteen at most, and zeros for the others.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) fn pack(to: &mut [u8], rows: Rows<'_>, (first, many): (usize, usize), shape: Shape) {
-    let codes = 64 * shape.steps();
+    let codes = 128 * shape.steps();
     if to.len() < shape.block_bytes() || shape.cols != rows.cols {
         return;
     }
     let (packed, beside) = to.split_at_mut(codes);
-    for (number, to) in packed.chunks_mut(BLOCK * LANES).enumerate() {
+    for (number, to) in packed.chunks_mut(2 * BLOCK * LANES).enumerate() {
         let from = number * BLOCK;
         let mut sixteen = [_mm512_setzero_si512(); LANES];
         for (r, row) in sixteen.iter_mut().enumerate().take(many) {
             // SAFETY: `rows` has the row, and it is as long as the shape says.
             *row = unsafe { codes_of(rows, first + r, from, shape) };
         }
-        for (to, column) in to.as_chunks_mut::<64>().0.iter_mut().zip(turned(&sixteen)) {
-            // SAFETY: there is room for a register.
-            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), column) };
+        for (to, columns) in to.as_chunks_mut::<128>().0.iter_mut().zip(turned(&sixteen)) {
+            let (first, second) = (_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(columns)), _mm512_srai_epi16::<8>(columns));
+            // SAFETY: there is room for two registers.
+            unsafe {
+                _mm512_storeu_si512(to.as_mut_ptr().cast(), first);
+                _mm512_storeu_si512(to.as_mut_ptr().add(64).cast(), second);
+            }
         }
     }
-    let of_segments = packed.chunks(64 * shape.segment.div_ceil(4)).zip(beside.chunks_exact_mut(shape.segment_bytes()));
     let (mut multipliers, mut offsets) = (Fours::none(), Fours::none());
-    for (segment, (codes, beside)) in of_segments.enumerate() {
-        let mut sum = _mm512_setzero_si512();
-        for codes in codes.as_chunks::<64>().0 {
-            // SAFETY: there are 64 bytes.
-            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), unsafe { _mm512_loadu_si512(codes.as_ptr().cast()) });
-        }
-        let start = _mm512_sub_epi32(_mm512_set1_epi32(128), _mm512_slli_epi32::<7>(sum));
+    for (segment, beside) in beside.chunks_exact_mut(shape.segment_bytes()).enumerate().take(shape.segments) {
         let group = segment / shape.per_group;
         let multiplier = if rows.has_multipliers() {
             // SAFETY: `rows` has these rows, and a multiplier for each of its groups.
@@ -163,7 +148,7 @@ pub(super) fn pack(to: &mut [u8], rows: Rows<'_>, (first, many): (usize, usize),
             _mm512_set1_epi32(1)
         };
         let mut to = beside.as_chunks_mut::<64>().0.iter_mut();
-        for found in [start, multiplier, _mm512_slli_epi32::<16>(multiplier)] {
+        for found in [multiplier, _mm512_slli_epi32::<16>(multiplier)] {
             let Some(to) = to.next() else { return };
             // SAFETY: there is room for a register.
             unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), found) };

@@ -48,6 +48,8 @@ spread! {
     portable::sum8(terms: &[f32]) -> f32;
     /// As [`portable::sum8_squares`].
     portable::sum8_squares(values: &[f32]) -> f32;
+    /// As [`portable::argmax`].
+    sixteens::argmax(values: &[f32]) -> Option<(u32, f32)>;
     /// As [`portable_quantise::largest_magnitude`].
     portable_quantise::largest_magnitude(x: &[f32]) -> f32;
     /// As [`portable_quantise::quantise`].
@@ -66,6 +68,26 @@ mod sixteens {
     #[inline(always)]
     pub(super) fn divide(values: &mut [f32], divisor: f32) {
         each(values, |part| portable::divide(part, divisor));
+    }
+
+    /// The largest value first, and then its place: neither waits for what came before it.
+    #[inline(always)]
+    pub(super) fn argmax(values: &[f32]) -> Option<(u32, f32)> {
+        let (parts, rest) = values.as_chunks::<16>();
+        let mut largest = [*values.first()?; 16];
+        for part in parts {
+            for (largest, value) in largest.iter_mut().zip(part) {
+                *largest = if *value > *largest { *value } else { *largest };
+            }
+        }
+        let (_, largest) = portable::argmax(&largest)?;
+        let largest = rest.iter().fold(largest, |largest, value| if *value > largest { *value } else { largest });
+        // A first value that is no number is below none, and equal to none.
+        let number = parts.iter().position(|part| part.iter().fold(false, |found, value| found | (*value == largest)));
+        let first = 16 * number.unwrap_or(parts.len());
+        let within = values.get(first..).unwrap_or(&[]).iter().position(|value| *value == largest);
+        let at = within.map_or(0, |within| first + within);
+        Some((at as u32, *values.get(at)?))
     }
 
     #[inline(always)]

@@ -180,6 +180,27 @@ fn elements_one_by_one() {
 }
 
 #[test]
+fn the_largest_of_many() {
+    let mut rng = Rng::new(45);
+    for n in 0..200usize {
+        // Few different values, so that there are several largest ones; zeros of both signs; no numbers.
+        let kinds: [&dyn Fn(usize, f32) -> f32; 5] = [
+            &|_, x| x,
+            &|_, x| (x * 3.0).round(),
+            &|_, x| if x > 0.0 { 0.0 } else { -0.0 },
+            &|i, x| if i % 7 == 3 { f32::NAN } else { (x * 4.0).round() },
+            &|i, x| if i == 0 { f32::NAN } else { x },
+        ];
+        for kind in kinds {
+            let x: Vec<f32> = rng.floats(n).into_iter().enumerate().map(|(i, x)| kind(i, x)).collect();
+            let place = |found: Option<(u32, f32)>| found.map(|(at, value)| (at, value.to_bits()));
+            let expected = place(portable::argmax(&x));
+            at_every_level(|level| assert_eq!(place(chip::argmax(&x)), expected, "{} {x:?}", level.name()));
+        }
+    }
+}
+
+#[test]
 fn every_half_is_narrowed_to_nearest() {
     at_every_level(|level| {
         for half in 0..=u16::MAX {
