@@ -257,3 +257,49 @@ fn what_is_wrong_is_refused_by_its_name() {
     let texts = [body, more].map(|body| ask(server.address, "/v1/completions", &body).json(200)["choices"][0]["text"].clone());
     assert_eq!(texts[0], texts[1]);
 }
+
+#[test]
+fn conversations_that_share_too_little_memory_say_what_each_says_alone() {
+    let folder = folder();
+    model(folder.path(), "m", "q8", &SHAPE);
+    let server = Server::start(folder.path(), &["--export", "m.dmexp", "--parallel", "2", "--threads", "2"]);
+    // Three turns of each, the later ones alike at their beginning: what is left in memory is of another conversation, or of the same with another end.
+    let turns: Vec<Vec<(String, Value)>> = (0..5)
+        .map(|conversation| {
+            let mut prompt = format!("{} ", "ab".repeat(1 + conversation % 2));
+            (0..3)
+                .map(|turn| {
+                    prompt.push_str(&format!("{turn}{conversation}?"));
+                    let settings = ["--prompt", &prompt, "--steps", "9", "--seed", "3", "--temp", "1", "--top-p", "1"];
+                    let said = generated(folder.path(), &settings)["text"].clone();
+                    let asked = std::mem::take(&mut prompt);
+                    prompt = asked.clone() + said.as_str().unwrap();
+                    (asked, said)
+                })
+                .collect()
+        })
+        .collect();
+    let ask_turn = |(prompt, said): &(String, Value)| {
+        let body = json!({ "prompt": prompt, "max_tokens": 9, "seed": 3 });
+        let reply = ask(server.address, "/v1/completions", &body).json(200);
+        assert_eq!(reply["choices"][0]["text"], *said);
+        reply["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
+    };
+    // One after the other, in turn, then at once, and backwards.
+    let kept: u64 = turns.iter().flatten().map(ask_turn).sum();
+    assert!(kept > 100, "{kept} tokens are kept");
+    for turn in (0..3).chain([1, 0]) {
+        turns.iter().for_each(|turns| {
+            ask_turn(&turns[turn]);
+        });
+    }
+    std::thread::scope(|scope| {
+        for turns in &turns {
+            scope.spawn(move || {
+                turns.iter().chain(turns.iter().rev()).for_each(|turn| {
+                    ask_turn(turn);
+                })
+            });
+        }
+    });
+}

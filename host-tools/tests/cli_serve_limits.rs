@@ -48,6 +48,21 @@ fn begun(mut stream: &TcpStream) {
     }
 }
 
+/// Opens a connection and sends this alone.
+fn half(address: std::net::SocketAddr, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
+    stream
+}
+
+/// What still comes, to the end or until the connection breaks off.
+fn read_rest(mut stream: TcpStream) -> String {
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    String::from_utf8_lossy(&rest).into_owned()
+}
+
 #[test]
 fn clients_that_go_away_are_given_up_and_others_go_on() {
     let folder = folder();
@@ -83,14 +98,137 @@ fn a_server_that_is_told_to_end_finishes_what_is_under_way() {
     let folder = folder();
     model(folder.path(), "long", "f32", &LONG);
     let mut server = Server::start(folder.path(), &["--export", "long.dmexp", "--parallel", "2", "--context", "2000"]);
-    let body = json!({ "prompt": "x", "max_tokens": 1500, "ignore_eos": true, "stream": true }).to_string();
-    let stream = open(server.address, "POST", "/v1/completions", &body, &[]);
-    soon("it runs", || server.metric("dmexp_texts_running{") == 1);
+    let body = json!({ "prompt": "x", "max_tokens": 700, "ignore_eos": true, "stream": true }).to_string();
+    let streams: Vec<TcpStream> = (0..4).map(|_| open(server.address, "POST", "/v1/completions", &body, &[])).collect();
+    // Two of them wait for memory still.
+    soon("they are there", || server.metric("dmexp_texts_running{") == 2 && server.metric("dmexp_texts_queued{") == 2);
     server.terminate();
-    let events = json_events(&read(stream).text(200));
-    assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "length");
+    for stream in streams {
+        let events = json_events(&read(stream).text(200));
+        assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "length");
+    }
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     assert!(TcpStream::connect(server.address).is_err());
+}
+
+#[test]
+fn a_second_signal_ends_a_server_at_once() {
+    let folder = folder();
+    model(folder.path(), "long", "f32", &LONG);
+    let mut server = Server::start(folder.path(), &["--export", "long.dmexp", "--parallel", "1", "--context", "55000", "--kv", "q8"]);
+    let stream = open(server.address, "POST", "/v1/completions", &endless(true), &[]);
+    begun(&stream);
+    let start = Instant::now();
+    server.signal("-INT");
+    soon("nobody is let in", || TcpStream::connect(server.address).is_err());
+    assert_eq!(server.child.try_wait().unwrap(), None, "what is under way goes on");
+    server.signal("-INT");
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    let rest = read_rest(stream);
+    assert!(!rest.contains("[DONE]"), "{rest}");
+}
+
+#[test]
+fn clients_that_are_slow_are_dropped_and_hold_nobody_up() {
+    let folder = folder();
+    let shape = Shape { layers: 1, seq: 4000, ..SHAPE };
+    model(folder.path(), "m", "f32", &shape);
+    std::fs::write(folder.path().join("template"), "{{ messages[0].content }}").unwrap();
+    let server =
+        Server::start(folder.path(), &["--export", "m.dmexp", "--parallel", "1", "--chat-template", "template", "--patience", "1"]);
+    let small = json!({ "prompt": "y", "max_tokens": 20, "seed": 1 });
+    let expected = ask(server.address, "/v1/completions", &small).json(200);
+    // More than any system keeps between two processes, all of which this client asks for and does not read.
+    let messages = json!([{ "role": "user", "content": "x" }]);
+    let body =
+        json!({ "messages": messages, "max_tokens": 3900, "ignore_eos": true, "stream": true, "logprobs": true, "top_logprobs": 20 });
+    let mut slow = open(server.address, "POST", "/v1/chat/completions", &body.to_string(), &[]);
+    begun(&slow);
+    let no_head = half(server.address, "POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n");
+    let no_body = half(server.address, "POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{");
+    let silent = half(server.address, "");
+    // Its text is computed whether it reads or not, so that its memory is free for others.
+    let again = ask(server.address, "/v1/completions", &small).json(200);
+    assert_eq!(again["choices"], expected["choices"]);
+    let mut bytes = 0;
+    soon("they are dropped", || {
+        bytes += slow.read(&mut [0]).unwrap_or(0);
+        server.metric("dmexp_connections ") == 1
+    });
+    assert!(bytes < 500, "it read on");
+    assert_eq!(server.metric("dmexp_texts_running{"), 0);
+    let rest = read_rest(slow);
+    assert!(rest.contains("data: ") && !rest.contains("[DONE]"), "{}", rest.len());
+    assert_eq!(read(no_body).json(408)["error"]["message"], "the body does not arrive");
+    for stream in [no_head, silent] {
+        let rest = read_rest(stream);
+        assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 408"), "{rest}");
+    }
+}
+
+#[test]
+fn a_hundred_megabytes_are_refused_and_kept_nowhere() {
+    let folder = folder();
+    model(folder.path(), "m", "f32", &SHAPE);
+    let server = Server::start(folder.path(), &["--export", "m.dmexp"]);
+    let memory = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).ok()?;
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;
+        Some(most.parse::<u64>().expect("a number") * 1024)
+    };
+    let before = memory();
+    // A client that reads when it has sent everything, with the length and without.
+    let size = 100_000_000;
+    let plain = open(server.address, "POST", "/v1/completions", &" ".repeat(size), &[]);
+    assert_eq!(read(plain).json(413)["error"]["code"], "body_too_large");
+    let chunked = format!("{size:x}\r\n{}\r\n0\r\n\r\n", " ".repeat(size));
+    let mut stream = half(server.address, "POST /tokenize HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n");
+    stream.write_all(chunked.as_bytes()).unwrap();
+    assert_eq!(read(stream).json(413)["error"]["code"], "body_too_large");
+    // One that asks first is told before it sends.
+    let head = format!("POST /tokenize HTTP/1.1\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: {size}\r\n\r\n");
+    assert_eq!(read(half(server.address, &head)).json(413)["error"]["code"], "body_too_large");
+    if let (Some(before), Some(after)) = (before, memory()) {
+        assert!(after < before + 20_000_000, "{before} bytes became {after}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn more_connections_than_files_wait_and_are_answered() {
+    let folder = folder();
+    model(folder.path(), "m", "f32", &SHAPE);
+    let mut command = std::process::Command::new("sh");
+    command.current_dir(folder.path()).args(["-c", "ulimit -n 96 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_dmexp")]);
+    let server = Server::start_by(command, &["--export", "m.dmexp", "--patience", "1"]);
+    assert!(server.said.contains("32 connections at the same time at most, not 512"), "{}", server.said);
+    let idle: Vec<TcpStream> = (0..40).map(|_| half(server.address, "")).collect();
+    // Those before it are dropped one after the other; none of them is closed by its client.
+    assert_eq!(get(server.address, "/health").json(200)["status"], "ok");
+    assert!(server.metric("dmexp_connections ") <= 32);
+    drop(idle);
+    soon("all are gone", || server.metric("dmexp_connections ") == 1);
+}
+
+#[test]
+fn a_file_that_changes_changes_nothing_of_what_is_served() {
+    let folder = folder();
+    model(folder.path(), "m", "q8", &SHAPE);
+    let server = Server::start(folder.path(), &["--export", "m.dmexp"]);
+    let served = || {
+        let body = json!({ "prompt": "abc", "max_tokens": 30, "seed": 1 });
+        (ask(server.address, "/v1/completions", &body).json(200)["choices"].clone(), get(server.address, "/v1/models/m").json(200))
+    };
+    let before = served();
+    let path = folder.path().join("m.dmexp");
+    let length = std::fs::metadata(&path).unwrap().len() as usize;
+    for bytes in [vec![0xa5; length], b"short".to_vec(), Vec::new()] {
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(served(), before);
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(served(), before);
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub use models::sequential::{Prediction, Predictor};
 pub use network::Network;
 pub use sampler::Sampler;
 #[cfg(all(feature = "llama", not(target_os = "none")))]
-pub use session::{Batch, Part};
+pub use session::{Batch, Fed, Part};
 #[cfg(any(feature = "llama", feature = "dormouse"))]
 pub use session::{Generated, Session, Step, StopReason};
 pub use stop::{STOP_LEN_LIMIT, StopStrings};

@@ -8,7 +8,7 @@ mod batch;
 mod blocks;
 
 #[cfg(all(feature = "llama", not(target_os = "none")))]
-pub use batch::{Batch, Part};
+pub use batch::{Batch, Fed, Part};
 
 use crate::arena::Memory;
 use crate::format::Error;

@@ -61,8 +61,8 @@ pub(crate) struct Serve {
     /// The vector instructions to use: baseline, avx2, avx512 or vnni [default: the best that the machine has; the results do not depend on it]
     #[arg(long, value_name = "LEVEL", value_parser = args::level)]
     simd: Option<Level>,
-    /// How files come to memory: map reads them when they are used, copy as a whole before anything else and then somewhat faster where they are large, auto copies large files (the results do not depend on it)
-    #[arg(long, value_name = "HOW", default_value = "map", value_parser = args::load)]
+    /// How files come to memory: copy as a whole, so that what later happens to them changes nothing; map reads them when they are used, and they must not be written to while the server runs; auto copies large files
+    #[arg(long, value_name = "HOW", default_value = "copy", value_parser = args::load)]
     load: Load,
     /// The address to listen at; 0.0.0.0 lets other machines in
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
@@ -82,6 +82,9 @@ pub(crate) struct Serve {
     /// How many seconds a request may take
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     time_limit: u32,
+    /// How many seconds a client may take to send the head of a request, and as many for its body; how many it may not read
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    patience: u32,
     /// How many connections there are at the same time
     #[arg(long, value_name = "N", default_value = "512", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
@@ -109,6 +112,7 @@ pub(crate) fn run(command: &Serve) -> Outcome {
         connections: command.connections as usize,
         body_limit: command.body_limit as usize,
         time_limit: Duration::from_secs(u64::from(command.time_limit)),
+        patience: Duration::from_secs(u64::from(command.patience)),
         quiet: command.quiet,
     };
     let open = options.api_key.is_none() && !command.host.is_loopback();

@@ -12,6 +12,8 @@ use std::time::Duration;
 const LOOKS: u32 = 400;
 /// The same for the thread that waits for the others to finish their last pieces.
 const LOOKS_FOR_THE_END: u32 = 100;
+/// As much as a server's engine has, whose grammars it helps with. Only what is used of it is memory.
+const STACK: usize = 16 << 20;
 /// Nobody sleeps longer than this beside work, should a wake-up be missed.
 const NAP: Duration = Duration::from_millis(1);
 
@@ -48,7 +50,8 @@ impl Pool {
         let pool: &'static Self = Box::leak(Box::new(pool));
         for helper in &pool.helpers {
             // Where the system gives no more threads, those that there are do the work.
-            if let Ok(thread) = thread::Builder::new().name("dmexp helper".to_owned()).spawn(|| pool.help(helper)) {
+            let builder = thread::Builder::new().name("dmexp helper".to_owned()).stack_size(STACK);
+            if let Ok(thread) = builder.spawn(|| pool.help(helper)) {
                 let _ = helper.thread.set(thread.thread().clone());
             }
         }

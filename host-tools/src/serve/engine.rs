@@ -2,23 +2,26 @@
 //! tokens that it would get alone: neither its neighbours nor what its memory held before change a bit.
 
 use super::grammar::{Bytes, Progress};
-use super::job::{Candidate, Chosen, Event, Finish, Generate, Job, Work};
+use super::job::{Candidate, Chosen, Event, Finish, Job, Work};
 use super::meters::Meters;
 use super::shape::mask;
 use crate::error::{Class, Error, Result};
 use crate::logprobs::logprobs;
 use dmexp::format::Error as FormatError;
 use dmexp::tokenizer::Tokenizer;
-use dmexp::{Batch, Model, Part, Sampler, Session};
+use dmexp::{Batch, Fed, Model, Part, Sampler, Session};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
 /// Positions that are fed at once: the next of every text under way, and then the prompts of those that begin.
 const POSITIONS: u32 = 64;
+
+/// How many of them go to prompts while other texts wait for their next token: so many more positions take little longer than those tokens alone.
+const BESIDE: u32 = 16;
 
 /// The memory of an engine, taken before the first request.
 #[derive(Debug)]
@@ -108,13 +111,22 @@ struct Running {
     job: Job,
     sampler: Sampler,
     order: Vec<u32>,
-    logits: Vec<f32>,
-    /// Whether `logits` were just computed, and what was wrong with them.
-    fresh: Option<std::result::Result<(), FormatError>>,
+    /// Logits that were computed just now and are asked for, by position.
+    rows: Vec<(u32, Vec<f32>)>,
+    /// What came of the last pass, if it had to come to anything.
+    next: Option<Next>,
     made: u32,
     generated: BTreeMap<u32, u32>,
     /// Where the text has got to in its grammar.
     progress: Option<Progress>,
+}
+
+/// How a text goes on.
+enum Next {
+    /// With this token.
+    Token(u32),
+    /// Not at all: this is the last that is said of it.
+    Over(Event),
 }
 
 impl Engine<'_, '_> {
@@ -187,8 +199,7 @@ impl Engine<'_, '_> {
                     Work::Logits => None,
                 };
                 let order = vec![0; sampler.order_words(slot.session.model().network().vocab_size() as usize)];
-                let running =
-                    Running { job, sampler, order, logits: Vec::new(), fresh: None, made: 0, generated: BTreeMap::new(), progress };
+                let running = Running { job, sampler, order, rows: Vec::new(), next: None, made: 0, generated: BTreeMap::new(), progress };
                 slot.running = Some(running);
             }
             Err(error) => {
@@ -199,38 +210,30 @@ impl Engine<'_, '_> {
 
     /// Feeds the next tokens of all texts under way, and goes on with what comes of it.
     fn pass(&mut self, batch: &mut Batch<'_>) {
-        let mut room = batch.positions();
-        let mut waiting = self.running().min(room as usize) as u32;
+        let running = self.slots.iter().filter_map(|slot| slot.running.as_ref().map(|running| (slot, running)));
+        let waiting =
+            running.map(|(slot, running)| Waiting { positions: slot.session.waiting(), goes_on: running.made > 0, begun: slot.used });
+        let shares = shares(&waiting.collect::<Vec<_>>(), batch.positions());
         let (mut parts, mut states) = (Vec::new(), Vec::new());
-        for slot in &mut self.slots {
-            let Some(running) = slot.running.as_mut().filter(|_| waiting > 0) else { continue };
-            waiting -= 1;
-            let count = slot.session.waiting().min(room - waiting);
-            room -= count;
+        let running = self.slots.iter_mut().filter_map(|slot| Some((&mut slot.session, slot.running.as_mut()?)));
+        for ((session, running), count) in running.zip(shares).filter(|(_, count)| *count > 0) {
             let every = matches!(running.job.work, Work::Logits);
-            parts.push(Part { session: &mut slot.session, count, every });
-            states.push(running);
+            parts.push(Part { session, count, every });
+            // One lock a text: the threads of the model choose the tokens of different texts at the same time.
+            states.push(Mutex::new(running));
         }
-        let fed = batch.feed(&mut parts, |part, _, logits| {
-            let running = &mut *states[part];
-            match (logits, &running.job.work) {
-                (Ok(logits), Work::Logits) => {
-                    let _ = running.job.events.send(Event::Row(logits.to_vec()));
-                }
-                (Ok(logits), Work::Generate(_)) => {
-                    running.logits.clear();
-                    running.logits.extend_from_slice(logits);
-                    running.fresh = Some(Ok(()));
-                }
-                (Err(error), _) => running.fresh = Some(Err(error)),
+        let (tokenizer, meters) = (&self.tokenizer, self.meters);
+        let fed = batch.feed(&mut parts, &|fed| {
+            if let Some(running) = states.get(fed.part) {
+                running.lock().unwrap_or_else(PoisonError::into_inner).take(fed, tokenizer, meters);
             }
         });
         self.meters.passes.fetch_add(1, Ordering::Relaxed);
         for slot in &mut self.slots {
             let Some(running) = &mut slot.running else { continue };
             let over = match fed {
-                Ok(()) => running.go_on(&mut slot.session, &self.tokenizer, self.meters),
-                Err(error) => Some(Event::Failed(Error::from(error).to_string())),
+                Ok(()) => running.go_on(&mut slot.session),
+                Err(error) => Some(failed(error)),
             };
             if let Some(event) = over {
                 // What was not computed is not there to go on from.
@@ -245,20 +248,36 @@ impl Engine<'_, '_> {
 }
 
 impl Running {
-    /// Chooses the next token where logits were computed; what to say at the end, if this is it.
-    fn go_on(&mut self, session: &mut Session<'_>, tokenizer: &Tokenizer<'_>, meters: &Meters) -> Option<Event> {
-        let Work::Generate(generate) = &self.job.work else {
-            return match self.fresh.take() {
-                Some(Err(error)) => Some(Event::Failed(Error::from(error).to_string())),
-                _ => (session.waiting() == 0).then_some(Event::Done(Finish::Stop)),
-            };
-        };
-        if let Err(error) = self.fresh.take()? {
-            return Some(Event::Failed(Error::from(error).to_string()));
+    /// Takes what was computed of it.
+    fn take(&mut self, fed: Fed<'_>, tokenizer: &Tokenizer<'_>, meters: &Meters) {
+        match (fed.logits, &self.job.work) {
+            (Ok(logits), Work::Logits) => self.rows.push((fed.position, logits.to_vec())),
+            (Ok(logits), Work::Generate(_)) => self.next = self.choose(logits, fed.tokens, tokenizer, meters),
+            (Err(error), _) => self.next = Some(Next::Over(failed(error))),
         }
-        let model_says = generate.likeliest.map(|count| (self.logits.clone(), count));
-        generate.shaping.apply(&mut self.logits, &self.generated);
-        let before = session.tokens().last().copied().unwrap_or(0);
+    }
+
+    /// Goes on after a pass; what to say at the end, if this is it.
+    fn go_on(&mut self, session: &mut Session<'_>) -> Option<Event> {
+        self.rows.sort_unstable_by_key(|(position, _)| *position);
+        for (_, row) in self.rows.drain(..) {
+            let _ = self.job.events.send(Event::Row(row));
+        }
+        match (self.next.take(), &self.job.work) {
+            (Some(Next::Token(token)), _) => session.push_tokens(&[token]).err().map(failed),
+            (Some(Next::Over(event)), _) => Some(event),
+            (None, _) if session.waiting() > 0 => None,
+            (None, Work::Logits) => Some(Event::Done(Finish::Stop)),
+            (None, Work::Generate(_)) => Some(Event::Failed("no token was chosen after all were fed".to_owned())),
+        }
+    }
+
+    /// Chooses the token after `tokens`, of which these are the logits.
+    fn choose(&mut self, logits: &mut [f32], tokens: &[u32], tokenizer: &Tokenizer<'_>, meters: &Meters) -> Option<Next> {
+        let Work::Generate(generate) = &self.job.work else { return None };
+        let model_says = generate.likeliest.map(|count| (logits.to_vec(), count));
+        generate.shaping.apply(logits, &self.generated);
+        let before = tokens.last().copied().unwrap_or(0);
         // As sessions see it: a second begin-of-text begins another text.
         let ends = |token: u32| tokenizer.ends_text(token) || token == tokenizer.facts().bos;
         let allowed = |progress: &Progress, first: Bytes, token: u32| {
@@ -270,18 +289,18 @@ impl Running {
         let first = self.progress.as_ref().map(Progress::next).unwrap_or_default();
         let mut best = None;
         if let Some(progress) = &self.progress {
-            best = mask(&mut self.logits, |token| allowed(progress, first, token));
+            best = mask(logits, |token| allowed(progress, first, token));
             if best.is_none() {
-                return Some(if progress.is_complete() {
+                return Some(Next::Over(if progress.is_complete() {
                     Event::Done(Finish::Stop)
                 } else {
                     Event::Failed("none of the model's tokens goes on with the text in the form that was asked for".to_owned())
-                });
+                }));
             }
         }
-        let mut token = match self.sampler.sample(&mut self.logits, &mut self.order, session.tokens()) {
+        let mut token = match self.sampler.sample(logits, &mut self.order, tokens) {
             Ok(token) => token,
-            Err(error) => return Some(Event::Failed(error.to_string())),
+            Err(error) => return Some(Next::Over(failed(error))),
         };
         if let (Some(progress), Some(best)) = (&self.progress, best)
             && !allowed(progress, first, token)
@@ -290,7 +309,7 @@ impl Running {
             token = best;
         }
         if ends(token) && (!generate.ignore_end || self.progress.is_some()) {
-            return Some(Event::Done(Finish::Stop));
+            return Some(Next::Over(Event::Done(Finish::Stop)));
         }
         let bytes = |token: u32| tokenizer.decode(before, token).as_bytes().to_vec();
         let mut chosen = Chosen { bytes: bytes(token), logprob: None, likeliest: Vec::new() };
@@ -306,19 +325,61 @@ impl Running {
         if let Some(progress) = &mut self.progress {
             progress.push(tokenizer.decode(before, token).as_bytes());
             if progress.is_over() {
-                return Some(Event::Done(Finish::Stop));
+                return Some(Next::Over(Event::Done(Finish::Stop)));
             }
         }
-        if self.is_enough(generate) {
-            return Some(Event::Done(Finish::Length));
-        }
-        match session.push_tokens(&[token]) {
-            Ok(()) => None,
-            Err(error) => Some(Event::Failed(error.to_string())),
-        }
+        Some(if self.made >= generate.budget { Next::Over(Event::Done(Finish::Length)) } else { Next::Token(token) })
+    }
+}
+
+/// What waits to be fed of a text.
+struct Waiting {
+    positions: u32,
+    /// Whether it is a new token: somebody waits for the next.
+    goes_on: bool,
+    /// When the text was begun.
+    begun: u64,
+}
+
+/// How much of each text is fed of `positions` together: one position of each as far as they go, and of prompts more, the earliest first, as long as that holds up nobody's tokens for long.
+fn shares(texts: &[Waiting], positions: u32) -> Vec<u32> {
+    let mut room = positions;
+    let take = |wanted: u32, room: &mut u32| {
+        let taken = wanted.min(*room);
+        *room -= taken;
+        taken
+    };
+    let mut shares: Vec<u32> = texts.iter().map(|text| take(text.positions.min(1), &mut room)).collect();
+    if texts.iter().any(|text| text.goes_on) {
+        room = room.min(BESIDE);
+    }
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    order.sort_by_key(|place| texts[*place].begun);
+    for place in order {
+        shares[place] += take(texts[place].positions - shares[place], &mut room);
+    }
+    shares
+}
+
+fn failed(error: FormatError) -> Event {
+    Event::Failed(Error::from(error).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(positions: u32, goes_on: bool, begun: u64) -> Waiting {
+        Waiting { positions, goes_on, begun }
     }
 
-    fn is_enough(&self, generate: &Generate) -> bool {
-        self.made >= generate.budget
+    #[test]
+    fn prompts_have_the_room_that_nobody_waits_for() {
+        assert_eq!(shares(&[text(200, false, 2), text(10, false, 1)], 64), [54, 10]);
+        assert_eq!(shares(&[text(1, true, 3), text(200, false, 2), text(1, true, 1)], 64), [1, 1 + BESIDE, 1]);
+        assert_eq!(shares(&[text(9, false, 1), text(200, false, 2), text(1, true, 3)], 64), [9, 1 + BESIDE - 8, 1]);
+        assert_eq!(shares(&[text(1, true, 1), text(1, true, 2), text(5, false, 3)], 2), [1, 1, 0]);
+        assert_eq!(shares(&[text(5, false, 1), text(1, true, 2)], 3), [2, 1]);
+        assert!(shares(&[], 64).is_empty());
     }
 }

@@ -79,8 +79,8 @@ pub(super) struct Measured<'m> {
 type Get = fn(&Measured<'_>) -> u64;
 type Find = for<'m> fn(&'m Meters) -> &'m Histogram;
 
-/// All of it.
-pub(super) fn report(requests: &Requests, models: &[Measured<'_>]) -> String {
+/// All of it, with so many connections open.
+pub(super) fn report(requests: &Requests, connections: usize, models: &[Measured<'_>]) -> String {
     let mut text = String::new();
     let head = |text: &mut String, name: &str, kind: &str, help: &str| {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -89,6 +89,8 @@ pub(super) fn report(requests: &Requests, models: &[Measured<'_>]) -> String {
     for ((route, status), count) in &*requests.0.lock().unwrap_or_else(PoisonError::into_inner) {
         let _ = writeln!(text, "dmexp_http_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}");
     }
+    head(&mut text, "dmexp_connections", "gauge", "Open connections.");
+    let _ = writeln!(text, "dmexp_connections {connections}");
     let simple: [(&str, &str, &str, Get); 8] = [
         ("dmexp_texts_running", "gauge", "Texts under way.", |model| model.meters.running.load(Ordering::Relaxed)),
         ("dmexp_texts_queued", "gauge", "Texts that wait for memory.", |model| model.queued),
@@ -140,9 +142,10 @@ mod tests {
         let requests = Requests::default();
         requests.count("/health", 200);
         requests.count("/health", 200);
-        let text = report(&requests, &[Measured { id: "a\"b", meters: &meters, queued: 3, slots: 4 }]);
+        let text = report(&requests, 5, &[Measured { id: "a\"b", meters: &meters, queued: 3, slots: 4 }]);
         for line in [
             "dmexp_http_requests_total{route=\"/health\",status=\"200\"} 2",
+            "dmexp_connections 5",
             "dmexp_texts_queued{model=\"a\\\"b\"} 3",
             "dmexp_tokens_generated_total{model=\"a\\\"b\"} 7",
             "dmexp_first_token_seconds_bucket{model=\"a\\\"b\",le=\"0.005\"} 0",

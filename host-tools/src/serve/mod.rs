@@ -5,6 +5,7 @@
 
 mod engine;
 mod fields;
+mod files;
 mod follow;
 mod grammar;
 mod guard;

@@ -13,7 +13,7 @@ use super::stream::Events;
 use super::{json_response, log};
 use crate::text::encode;
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -23,7 +23,7 @@ use futures_core::Stream;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -45,8 +45,8 @@ pub(super) const ROUTES: [&str; 11] = [
     "/detokenize",
 ];
 
-/// How long a body may take to arrive.
-const BODY_TIME: Duration = Duration::from_secs(30);
+/// How long a body that is too large is still read.
+const LINGER: Duration = Duration::from_secs(5);
 /// Bytes of logits in a reply at most.
 const LOGITS_LIMIT: u64 = 256_000_000;
 
@@ -105,7 +105,8 @@ async fn metrics(State(server): State<Arc<Server>>) -> Response {
         queued: serving.queued(),
         slots: u64::from(serving.parallel),
     });
-    let text = report(&server.requests, &measured.collect::<Vec<_>>());
+    let connections = server.connections - server.places.available_permits().min(server.connections);
+    let text = report(&server.requests, connections, &measured.collect::<Vec<_>>());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
@@ -252,11 +253,20 @@ async fn rows(listener: &mut UnboundedReceiver<Event>) -> Answer<Vec<Vec<f32>>> 
 async fn json_body(server: &Server, request: Request) -> Answer<Value> {
     let limit = server.options.body_limit;
     let stated = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let asks_first = request.headers().contains_key(header::EXPECT);
+    let mut stream = pin!(request.into_body().into_data_stream());
     if stated.is_some_and(|length| length > limit as u64) {
+        if !asks_first {
+            read_away(stream).await;
+        }
         return Err(too_large(limit));
     }
-    let read = timeout(BODY_TIME, body(request.into_body(), limit)).await;
-    let bytes = read.map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body does not arrive"))??;
+    let read = timeout(server.options.patience, body(stream.as_mut(), limit)).await;
+    let read = read.map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body does not arrive"))??;
+    let Some(bytes) = read else {
+        read_away(stream).await;
+        return Err(too_large(limit));
+    };
     serde_json::from_slice(&bytes).map_err(|error| Refusal::request(format!("the body is no JSON: {error}")))
 }
 
@@ -264,15 +274,22 @@ fn too_large(limit: usize) -> Refusal {
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {limit} bytes")).with_code("body_too_large")
 }
 
-async fn body(body: Body, limit: usize) -> Answer<Bytes> {
-    let mut stream = pin!(body.into_data_stream());
+/// Reads on without keeping anything, for a while: most clients look for an answer only when all is sent, and would find a connection that broke off.
+async fn read_away(mut stream: Pin<&mut BodyDataStream>) {
+    let rest = async { while poll_fn(|context| stream.as_mut().poll_next(context)).await.is_some_and(|piece| piece.is_ok()) {} };
+    // Whoever takes longer has to do without it.
+    let _ = timeout(LINGER, rest).await;
+}
+
+/// All of a body; `None` where it has more bytes than `limit`.
+async fn body(mut stream: Pin<&mut BodyDataStream>, limit: usize) -> Answer<Option<Bytes>> {
     let mut all = Vec::new();
     while let Some(piece) = poll_fn(|context| stream.as_mut().poll_next(context)).await {
         let piece = piece.map_err(|error| Refusal::request(format!("the body breaks off: {error}")))?;
         if all.len() + piece.len() > limit {
-            return Err(too_large(limit));
+            return Ok(None);
         }
         all.extend_from_slice(&piece);
     }
-    Ok(all.into())
+    Ok(Some(all.into()))
 }

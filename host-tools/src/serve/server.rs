@@ -1,5 +1,6 @@
 //! Connections: how many there are, how slow they may be, and how the server ends.
 
+use super::files;
 use super::meters::Requests;
 use super::models::{Served, Serving};
 use super::refusal::{Answer, Refusal};
@@ -14,6 +15,8 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
 use std::sync::Arc;
+#[cfg(unix)]
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -31,18 +34,18 @@ pub struct Options {
     pub cors: Option<String>,
     /// Texts that wait for memory, of each model.
     pub queue: usize,
-    /// Connections at the same time; others wait until the system gives them up.
+    /// Connections at the same time, as far as the system has files for them; others wait until it gives them up.
     pub connections: usize,
     /// Bytes of a request's body.
     pub body_limit: usize,
     /// How long a request may take.
     pub time_limit: Duration,
+    /// How long the head of a request may take to arrive, and its body, and how long a client may not read.
+    pub patience: Duration,
     /// Writes no log.
     pub quiet: bool,
 }
 
-/// How long the head of a request may take to arrive, and how long a client may not read.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long requests under way have when the server is told to end.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -51,6 +54,9 @@ const GRACE: Duration = Duration::from_secs(30);
 pub(super) struct Server {
     pub(super) models: Vec<Serving>,
     pub(super) options: Options,
+    /// The places of connections, and how many there are.
+    pub(super) places: Arc<Semaphore>,
+    pub(super) connections: usize,
     pub(super) requests: Requests,
     pub(super) started: u64,
 }
@@ -88,18 +94,28 @@ pub fn run(models: Vec<Served>, options: Options, ready: impl FnOnce(SocketAddr,
         serving.push(model);
         threads.push(thread);
     }
-    let facts: Vec<String> = serving.iter().map(facts).collect();
+    let mut facts: Vec<String> = serving.iter().map(facts).collect();
+    let connections = files::room_for(options.connections).min(Semaphore::MAX_PERMITS);
+    if connections < options.connections {
+        facts.push(format!(
+            "the system lets this process open so few files that there are {connections} connections at the same time at most, not {}",
+            options.connections
+        ));
+    }
     let system = |error: std::io::Error| Error::new(Class::Request, format!("the server cannot start: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(system)?;
-    let server = Arc::new(Server { models: serving, options, requests: Requests::default(), started: now() });
+    let places = Arc::new(Semaphore::new(connections));
+    let server = Arc::new(Server { models: serving, options, places, connections, requests: Requests::default(), started: now() });
     let outcome = runtime.block_on(async {
+        // From here on no signal is missed.
+        let ends = Ends::new();
         let address = server.options.address;
         let listener = TcpListener::bind(address).await.map_err(|error| {
             let what = format!("{address} cannot be listened at: {error}");
             Error::new(Class::Request, what).advise("choose another --port or --host")
         })?;
         ready(listener.local_addr().map_err(system)?, &facts);
-        serve(listener, server).await;
+        serve(listener, server, ends).await;
         Ok(())
     });
     // Whatever is left of requests goes with it, and with the last of them the engines.
@@ -118,11 +134,10 @@ fn facts(serving: &Serving) -> String {
     format!("{}: {texts} texts at once of {context} positions, {one} bytes each, {all} bytes of memory in all", serving.id)
 }
 
-async fn serve(listener: TcpListener, server: Arc<Server>) {
-    let places = Arc::new(Semaphore::new(server.options.connections.min(Semaphore::MAX_PERMITS)));
+async fn serve(listener: TcpListener, server: Arc<Server>, mut ends: Ends) {
+    let (places, patience) = (Arc::clone(&server.places), server.options.patience);
     let router = router(server);
     let graceful = GracefulShutdown::new();
-    let mut end = std::pin::pin!(told_to_end());
     loop {
         let accepted = async {
             // The semaphore is never closed.
@@ -131,10 +146,10 @@ async fn serve(listener: TcpListener, server: Arc<Server>) {
         };
         let (accepted, place) = tokio::select! {
             accepted = accepted => accepted,
-            () = &mut end => break,
+            () = ends.next() => break,
         };
         match accepted {
-            Ok((stream, _)) => connect(stream, place, &router, &graceful),
+            Ok((stream, _)) => connect(stream, place, patience, &router, &graceful),
             // Most often there are too many open files: some will be closed.
             Err(_) => sleep(Duration::from_millis(50)).await,
         }
@@ -142,20 +157,20 @@ async fn serve(listener: TcpListener, server: Arc<Server>) {
     drop(listener);
     tokio::select! {
         _ = timeout(GRACE, graceful.shutdown()) => {}
-        () = told_to_end() => {}
+        () = ends.next() => {}
     }
 }
 
 /// Lets a task answer the requests of a connection.
-fn connect(stream: TcpStream, place: Option<OwnedSemaphorePermit>, router: &Router, graceful: &GracefulShutdown) {
+fn connect(stream: TcpStream, place: Option<OwnedSemaphorePermit>, patience: Duration, router: &Router, graceful: &GracefulShutdown) {
     // Without it, small events would wait for each other; where it cannot be had they do.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(PATIENCE));
+    stream.set_write_timeout(Some(patience));
     let service = TowerToHyperService::new(router.clone());
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(patience)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
@@ -165,17 +180,33 @@ fn connect(stream: TcpStream, place: Option<OwnedSemaphorePermit>, router: &Rout
     });
 }
 
-/// Waits for SIGTERM or Ctrl-C.
-async fn told_to_end() {
+/// SIGTERM and Ctrl-C.
+struct Ends {
     #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = terminate.recv() => return,
-                _ = tokio::signal::ctrl_c() => return,
-            }
+    signals: Vec<tokio::signal::unix::Signal>,
+}
+
+impl Ends {
+    /// Where the system does not let them be caught, they end the process.
+    fn new() -> Self {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            Self { signals: [SignalKind::terminate(), SignalKind::interrupt()].into_iter().filter_map(|kind| signal(kind).ok()).collect() }
         }
+        #[cfg(not(unix))]
+        Self {}
     }
-    let _ = tokio::signal::ctrl_c().await;
+
+    /// Waits for the next of them, also one that came since the last call.
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        std::future::poll_fn(|context| {
+            let came = self.signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+            if came { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +14,9 @@ use std::time::Duration;
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
-    /// What it wrote to stderr since it listens.
+    /// What it wrote to stderr before it listened.
+    pub(crate) said: String,
+    /// What it wrote there since.
     pub(crate) log: Arc<Mutex<String>>,
 }
 
@@ -28,6 +30,11 @@ impl Server {
     pub(crate) fn start_with(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
         let mut command = dmexp(folder);
         command.envs(settings.iter().copied());
+        Self::start_by(command, arguments)
+    }
+
+    /// The same by a command that becomes `dmexp`.
+    pub(crate) fn start_by(mut command: Command, arguments: &[&str]) -> Self {
         command.arg("serve").args(["--port", "0"]).args(arguments).env_remove("DMEXP_API_KEY");
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
@@ -47,7 +54,7 @@ impl Server {
                 kept.lock().unwrap().push_str(&std::mem::take(&mut line));
             }
         });
-        Self { child, address, log }
+        Self { child, address, said, log }
     }
 
     /// A line of /metrics.
@@ -59,7 +66,12 @@ impl Server {
 
     /// Tells it to end.
     pub(crate) fn terminate(&self) {
-        let status = std::process::Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        self.signal("-TERM");
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(status.expect("there is a kill").success());
     }
 }

@@ -8,12 +8,22 @@ use crate::executor::Executor;
 use crate::format::TensorView;
 #[cfg(all(feature = "llama", not(target_os = "none")))]
 use {
-    super::attention::{Heads, attention, attention_of},
+    super::attention::{Heads, attention_of},
     super::chip,
     super::kv::KvRows,
     super::matvec::Rows,
     crate::format::DType,
 };
+
+/// What a row of queries attends to.
+#[cfg(all(feature = "llama", not(target_os = "none")))]
+#[derive(Clone, Copy)]
+pub(crate) struct Attended<'k> {
+    pub(crate) keys: KvRows<'k>,
+    pub(crate) values: KvRows<'k>,
+    /// The first position and the last.
+    pub(crate) positions: (usize, usize),
+}
 
 /// The threads of a session.
 #[derive(Clone, Copy)]
@@ -139,25 +149,40 @@ impl<'a> Crew<'a> {
         true
     }
 
-    /// Attention of the positions from `position` on, one a row of `q` and of `out`, each over those up to itself (`window` of them at most, if that is not 0); `scratch` is for [`Crew::slots`] threads.
+    /// Attention of all rows of `q` at once, whatever texts they are of: `row` says of each what it attends to. `scratch` is for [`Crew::slots`] threads.
     #[cfg(all(feature = "llama", not(target_os = "none")))]
-    pub(crate) fn attention_block(
+    pub(crate) fn attention_rows<'k>(
         self,
         out: &mut [f32],
         q: &[f32],
-        (keys, values): (KvRows<'_>, KvRows<'_>),
         heads: Heads,
-        (position, window): (usize, usize),
+        row: &(dyn Fn(usize) -> Option<Attended<'k>> + Sync),
         scratch: &mut [f32],
     ) {
-        let width = heads.n_heads.saturating_mul(heads.head_dim).max(1);
-        chip::gate::share_with_scratch(self.executor, out, width, (scratch, self.slots()), &|start, out, scratch| {
-            let (lanes, scores) = scratch.split_at_mut_checked(heads.head_dim.saturating_mul(8)).unwrap_or_default();
-            let last = position.saturating_add(start / width);
-            let first = if window == 0 { 0 } else { last.saturating_add(1).saturating_sub(window) };
-            let q = q.get(start..start.saturating_add(width)).unwrap_or(&[]);
-            attention(out, q, keys, values, heads, (first, last), scores, lanes);
+        let (head_dim, width) = (heads.head_dim.max(1), heads.n_heads.saturating_mul(heads.head_dim).max(1));
+        let rows = out.len() / width;
+        let positions = (0..rows).filter_map(row).map(|row| row.positions.1.saturating_sub(row.positions.0));
+        let work = positions.fold(0usize, usize::saturating_add).saturating_mul(width);
+        let executor = self.executor.filter(|_| work >= WORTH_SHARING);
+        // Texts may be of any length beside each other: few rows are taken head by head, so that a long one holds nobody up.
+        let piece = if rows < self.slots().saturating_mul(8) { head_dim } else { width };
+        chip::gate::share_with_scratch(executor, out, piece, (scratch, self.slots()), &|start, out, scratch| {
+            let (lanes, scores) = scratch.split_at_mut_checked(head_dim.saturating_mul(8)).unwrap_or_default();
+            let q = q.get(start..start.saturating_add(out.len())).unwrap_or(&[]);
+            match row(start / width) {
+                Some(Attended { keys, values, positions }) => {
+                    attention_of(start % width / head_dim, out, q, keys, values, heads, positions, scores, lanes);
+                }
+                None => out.fill(0.0),
+            }
         });
+    }
+
+    /// Calls `each` with the rows of `rows`, `width` elements each, and their numbers, on any of the threads.
+    #[cfg(all(feature = "llama", not(target_os = "none")))]
+    pub(crate) fn each_row(self, rows: &mut [f32], width: usize, each: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        let width = width.max(1);
+        chip::gate::share_rows(self.executor, rows, 1, width, &|first, _, row| each(first / width, row));
     }
 
     /// How many pieces of scratch the threads need: one more than there are.

@@ -1,6 +1,6 @@
 //! Parts of a batch that an accelerator computes: their tokens are fed together, as many at once as it takes.
 
-use super::Part;
+use super::{Fed, Part};
 use crate::accelerator::{LOGITS, ROWS, Row};
 use crate::format::Error;
 use crate::model::Model;
@@ -29,12 +29,7 @@ pub(super) fn arena_len(model: &Model<'_>) -> Result<usize, Error> {
 }
 
 /// Feeds those of `parts` with room for logits in `memory`, and gives what is wanted of them to `each`, as [`super::Batch::feed`] says.
-pub(super) fn feed(
-    model: &Model<'_>,
-    parts: &mut [Part<'_, '_>],
-    memory: &mut [f32],
-    each: &mut impl FnMut(usize, u32, Result<&mut [f32], Error>),
-) {
+pub(super) fn feed(model: &Model<'_>, parts: &mut [Part<'_, '_>], memory: &mut [f32], each: &(dyn Fn(Fed<'_>) + Sync)) {
     // The part that comes next, and how many of its rows are fed.
     let mut next = (0, 0);
     while let Some((taken, count, after)) = take(model, parts, next, each) {
@@ -43,7 +38,8 @@ pub(super) fn feed(
             // What fails for one fails for all.
             for (place, part) in parts.iter().enumerate().skip(rows.first().map_or(0, |first| first.place)) {
                 if is_away(model, part) && part.session.waiting() > 0 {
-                    each(place, part.session.position, Err(error));
+                    let session = &*part.session;
+                    each(Fed { part: place, position: session.position, tokens: session.tokens(), logits: Err(error) });
                 }
             }
             return;
@@ -57,7 +53,7 @@ fn take(
     model: &Model<'_>,
     parts: &[Part<'_, '_>],
     next: (usize, u32),
-    each: &mut impl FnMut(usize, u32, Result<&mut [f32], Error>),
+    each: &(dyn Fn(Fed<'_>) + Sync),
 ) -> Option<([Taken; ROWS], usize, (usize, u32))> {
     let mut taken = [Taken::default(); ROWS];
     let (mut count, (mut place, mut done)) = (0usize, next);
@@ -70,7 +66,7 @@ fn take(
         let there = state.accelerator();
         if done >= part.count || !is_away(model, part) || there.is_err() {
             if let (Err(error), true) = (there, done < part.count && is_away(model, part)) {
-                each(place, session.position, Err(error));
+                each(Fed { part: place, position: session.position, tokens: session.tokens(), logits: Err(error) });
             }
             (place, done) = (place.wrapping_add(1), 0);
             continue;
@@ -96,7 +92,7 @@ fn feed_rows(
     parts: &mut [Part<'_, '_>],
     taken: &[Taken],
     memory: &mut [f32],
-    each: &mut impl FnMut(usize, u32, Result<&mut [f32], Error>),
+    each: &(dyn Fn(Fed<'_>) + Sync),
 ) -> Result<(), Error> {
     let (Some(accelerator), Some(first)) = (model.accelerator, taken.first()) else { return Ok(()) };
     let width = (model.network.vocab_size() as usize).max(1);
@@ -121,7 +117,9 @@ fn feed_rows(
                 accelerator.step(taken.row, logits)?;
             }
             let position = taken.row.position;
-            each(taken.place, position, if all_finite(logits) { Ok(logits) } else { Err(Error::NonFiniteLogits { position }) });
+            let tokens = parts.get(taken.place).map_or(&[][..], |part| part.session.tokens());
+            let logits = if all_finite(logits) { Ok(logits) } else { Err(Error::NonFiniteLogits { position }) };
+            each(Fed { part: taken.place, position, tokens, logits });
         }
     }
     for taken in taken {

@@ -35,6 +35,19 @@ pub struct Part<'s, 'a> {
     pub every: bool,
 }
 
+/// A token that was fed, and the logits after it.
+#[derive(Debug)]
+pub struct Fed<'f> {
+    /// The place of its part among the parts.
+    pub part: usize,
+    /// Its position.
+    pub position: u32,
+    /// All tokens that its session knows.
+    pub tokens: &'f [u32],
+    /// The logits, which may be changed and are lost afterwards. [`Error::NonFiniteLogits`] in their place is about this session alone.
+    pub logits: Result<&'f mut [f32], Error>,
+}
+
 impl<'a> Batch<'a> {
     /// Bytes of memory for `positions` at once, 128 at most, of up to `texts` sessions.
     ///
@@ -75,14 +88,15 @@ impl<'a> Batch<'a> {
         self.block.as_ref().map_or(MOST as u32, Block::positions)
     }
 
-    /// Feeds what `parts` say, and gives logits to `each`, with the place of their part and their position: those after a session's last known token, or after every token that was fed, where that was
-    /// asked for. They may be changed, and are lost afterwards. [`Error::NonFiniteLogits`] in place of logits is about that session alone.
+    /// Feeds what `parts` say, and gives logits to `each`: those after a session's last known token, or after every token that was fed, where that was asked for.
+    ///
+    /// It is called once for each, on any of the model's threads and on several at a time, in any order: what is done with logits is shared as the computation is.
     ///
     /// A session that was fed all that it knew waits for [`Session::push_tokens`].
     ///
     /// # Errors
     /// [`Error::NoPrompt`] for a part without tokens or with more than wait to be fed, [`Error::PromptTooLong`] for more than [`Batch::positions`] together. Nothing is done then.
-    pub fn feed(&mut self, parts: &mut [Part<'_, '_>], mut each: impl FnMut(usize, u32, Result<&mut [f32], Error>)) -> Result<(), Error> {
+    pub fn feed(&mut self, parts: &mut [Part<'_, '_>], each: &(dyn Fn(Fed<'_>) + Sync)) -> Result<(), Error> {
         let mut total = 0u64;
         for part in &*parts {
             if part.count == 0 || part.count > part.session.waiting() {
@@ -101,11 +115,11 @@ impl<'a> Batch<'a> {
         // One position alone is a step, which is faster.
         let together = |part: &Part<'_, '_>| positions > 1 && takes(part);
         if let (Some(block), Some(network)) = (&mut self.block, self.model.network.llama()) {
-            feed_together(network, block, parts, together, &mut each);
+            feed_together(network, block, parts, together, each);
         }
-        away::feed(self.model, parts, self.logits, &mut each);
+        away::feed(self.model, parts, self.logits, each);
         for (place, part) in parts.iter_mut().enumerate().filter(|(_, part)| !together(part) && !away::is_away(self.model, part)) {
-            part.feed_alone(place, &mut each);
+            part.feed_alone(place, each);
         }
         Ok(())
     }
@@ -117,7 +131,7 @@ fn feed_together(
     block: &mut Block<'_>,
     parts: &mut [Part<'_, '_>],
     together: impl Fn(&Part<'_, '_>) -> bool,
-    each: &mut impl FnMut(usize, u32, Result<&mut [f32], Error>),
+    each: &(dyn Fn(Fed<'_>) + Sync),
 ) {
     let mut chosen = parts.iter_mut().filter(|part| together(part));
     let mut runs: [Option<Run<'_, '_>>; MOST] = from_fn(|_| chosen.next()?.run());
@@ -125,7 +139,7 @@ fn feed_together(
         return;
     }
     // The rows whose logits are wanted go to the front.
-    let (mut wanted, mut kept, mut row) = ([(0, 0); MOST], 0usize, 0usize);
+    let (mut owners, mut kept, mut row) = ([None; MOST], 0usize, 0usize);
     for (place, part) in parts.iter_mut().enumerate().filter(|(_, part)| together(part)) {
         let session = &mut *part.session;
         for _ in 0..part.count {
@@ -133,19 +147,26 @@ fn feed_together(
             session.finish();
             if part.every || session.position == session.known {
                 block.move_row(row, kept, network.config().dim as usize);
-                if let Some(owner) = wanted.get_mut(kept) {
-                    *owner = (place, position);
+                if let Some(owner) = owners.get_mut(kept) {
+                    *owner = Some((place, position));
                 }
                 kept = kept.wrapping_add(1);
             }
             row = row.wrapping_add(1);
         }
     }
-    let mut owners = wanted.into_iter();
-    let given: Result<(), Infallible> = network.logits_rows(block, kept, &mut |logits| {
-        if let Some((place, position)) = owners.next() {
-            each(place, position, if all_finite(logits) { Ok(logits) } else { Err(Error::NonFiniteLogits { position }) });
-        }
+    let parts = &*parts;
+    let owners = owners.map(|owner| owner.and_then(|(place, position)| Some((place, position, parts.get(place)?.session.tokens()))));
+    let (width, mut first) = ((network.config().vocab_size as usize).max(1), 0usize);
+    let given: Result<(), Infallible> = network.logits_rows(block, kept, &mut |rows| {
+        let owners = owners.get(first..).unwrap_or(&[]);
+        first = first.saturating_add(rows.len() / width);
+        network.crew.each_row(rows, width, &|row, logits| {
+            if let Some(Some((part, position, tokens))) = owners.get(row).copied() {
+                let logits = if all_finite(logits) { Ok(logits) } else { Err(Error::NonFiniteLogits { position }) };
+                each(Fed { part, position, tokens, logits });
+            }
+        });
         Ok(())
     });
     let Ok(()) = given;
@@ -158,7 +179,7 @@ impl<'a> Part<'_, 'a> {
     }
 
     /// Feeds it as steps do.
-    fn feed_alone(&mut self, place: usize, each: &mut impl FnMut(usize, u32, Result<&mut [f32], Error>)) {
+    fn feed_alone(&mut self, place: usize, each: &(dyn Fn(Fed<'_>) + Sync)) {
         let session = &mut *self.session;
         for _ in 0..self.count {
             let position = session.position;
@@ -171,8 +192,9 @@ impl<'a> Part<'_, 'a> {
                 continue;
             }
             let computed = session.compute_logits();
-            let (logits, _, _) = session.state.for_sampler(session.model.network.vocab_size());
-            each(place, position, computed.map(|()| logits));
+            let (logits, _, tokens) = session.state.for_sampler(session.model.network.vocab_size());
+            let tokens = tokens.get(..session.known as usize).unwrap_or(&[]);
+            each(Fed { part: place, position, tokens, logits: computed.map(|()| logits) });
         }
     }
 }

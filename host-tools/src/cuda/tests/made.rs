@@ -13,10 +13,11 @@ use crate::export::tests::{export, open, options};
 use dmexp::format::Error as FormatError;
 use dmexp::models::llama::Llama;
 use dmexp::tokenizer::Tokenizer;
-use dmexp::{Batch, Model, Part, Sampler, Session, Step};
+use dmexp::{Batch, Fed, Model, Part, Sampler, Session, Step};
 use dmexp_format::arch::llama::{LlamaConfig, RopeLayout, TensorKind};
 use dmexp_format::{DType, KvDType, TensorView};
 use models::{Kind, Made, ODD};
+use std::sync::Mutex;
 use tempfile::TempDir;
 
 /// The same of `made` on this processor and, with graphs and without, on the device.
@@ -192,12 +193,13 @@ fn a_text_whose_logits_are_no_numbers_does_not_disturb_those_beside_it() {
         let mut sessions = arenas.each_mut().map(|arena| Session::new(model, arena.as_mut_slice(), Sampler::greedy()).unwrap());
         sessions.iter_mut().zip(texts).for_each(|(session, text)| session.push_tokens(&text).unwrap());
         let mut parts: Vec<Part<'_, '_>> = sessions.iter_mut().map(|session| Part { session, count: 4, every: true }).collect();
-        let mut told = Vec::new();
-        let each = |part, position, logits: Result<&mut [f32], FormatError>| {
-            told.push((part, position, logits.map(|row| row.iter().map(|logit| logit.to_bits()).collect::<Vec<_>>())));
+        let told = Mutex::new(Vec::new());
+        let each = |fed: Fed<'_>| {
+            let bits = fed.logits.map(|row| row.iter().map(|logit| logit.to_bits()).collect::<Vec<_>>());
+            told.lock().unwrap().push((fed.part, fed.position, bits));
         };
-        batch.feed(&mut parts, each).unwrap();
-        told
+        batch.feed(&mut parts, &each).unwrap();
+        told.into_inner().unwrap()
     };
     let (here, there) = (told(&model), told(&model.with_accelerator(&gpu)));
     assert_eq!(there.iter().filter(|(_, _, logits)| logits.is_err()).count(), 3);

@@ -366,8 +366,9 @@ fn what_fails_elsewhere_is_told_to_every_text_of_a_batch() {
         let mut sessions = arenas.each_mut().map(|arena| Session::new(&model, arena.as_mut_slice(), Sampler::greedy()).unwrap());
         sessions.iter_mut().for_each(|session| session.push_tokens(&TEXT[..4]).unwrap());
         let mut parts: Vec<Part<'_, '_>> = sessions.iter_mut().map(|session| Part { session, count: 4, every: false }).collect();
-        let mut told = [None; 3];
-        batch.feed(&mut parts, |part, _, logits| told[part] = Some(logits.map(drop))).unwrap();
+        let told = Mutex::new([None; 3]);
+        batch.feed(&mut parts, &|fed| told.lock().unwrap()[fed.part] = Some(fed.logits.map(drop))).unwrap();
+        let told = told.into_inner().unwrap();
         let failed = Some(Err(FormatError::Accelerator { code: 719 }));
         // Five rows at a time: the first text's logits are there after two calls.
         let expected = match (room, fails_from) {

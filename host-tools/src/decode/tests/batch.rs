@@ -3,8 +3,9 @@
 use super::*;
 use crate::export::tests::bits;
 use dmexp::{Batch, Part, sampler::argmax};
+use std::sync::Mutex;
 
-/// Large enough for its matrices to be shared among threads.
+/// Large enough for its matrices, and attention of the later positions, to be shared among threads.
 pub(crate) const SHAPE: Shape =
     Shape { dim: 96, hidden_dim: 200, n_layers: 2, n_heads: 6, n_kv_heads: 2, vocab_size: 300, tied: false, max_seq_len: 64 };
 pub(crate) const TEXTS: u32 = 16;
@@ -43,15 +44,25 @@ pub(crate) fn at_once(model: &dmexp::Model<'_>, positions: u32) -> Vec<(Vec<u32>
         }
         waiting.truncate(room as usize);
         room -= waiting.len() as u32;
-        let mut rows = Vec::new();
-        let mut parts = Vec::new();
+        let (mut parts, mut rows) = (Vec::new(), Vec::new());
         for text in waiting {
             let more = (text.session.waiting() - 1).min(room);
             room -= more;
             parts.push(Part { session: &mut text.session, count: 1 + more, every: text.every });
-            rows.push(&mut text.rows);
+            rows.push(Mutex::new((&mut text.rows, Vec::new())));
         }
-        batch.feed(&mut parts, |part, _, logits| rows[part].push(logits.unwrap().to_vec())).unwrap();
+        let known: Vec<Vec<u32>> = parts.iter().map(|part| part.session.tokens().to_vec()).collect();
+        batch
+            .feed(&mut parts, &|fed| {
+                assert_eq!(fed.tokens, known[fed.part]);
+                rows[fed.part].lock().unwrap().1.push((fed.position, fed.logits.unwrap().to_vec()));
+            })
+            .unwrap();
+        // They come in any order.
+        for (rows, mut new) in rows.into_iter().map(|rows| rows.into_inner().unwrap()) {
+            new.sort_by_key(|(position, _)| *position);
+            rows.extend(new.into_iter().map(|(_, row)| row));
+        }
         for (text, prompt) in texts.iter_mut().zip((0..).map(prompt)) {
             let new = text.session.tokens().len() - prompt.len();
             if text.session.waiting() == 0 && new < NEW {
@@ -113,7 +124,7 @@ fn what_cannot_be_fed_is_refused_before_anything_is_done() {
     let mut batch = Batch::new(&model, 4, 1, memory.as_mut_slice()).unwrap();
     session.push_tokens(&[1, 2, 3, 4, 5]).unwrap();
     for (count, wanted) in [(0, "prompt"), (6, "prompt"), (5, "5 tokens")] {
-        let error = batch.feed(&mut [Part { session: &mut session, count, every: true }], |_, _, _| panic!("nothing is fed")).unwrap_err();
+        let error = batch.feed(&mut [Part { session: &mut session, count, every: true }], &|_| panic!("nothing is fed")).unwrap_err();
         assert!(error.to_string().contains(wanted), "{error}");
         assert_eq!((session.position(), session.waiting()), (0, 5));
     }
@@ -141,15 +152,15 @@ fn sessions_of_other_models_and_half_fed_ones_are_fed_beside_the_others() {
     sessions[1].poll().unwrap();
     let mut memory = vec![0; Batch::arena_len(&model, 64, 2).unwrap().div_ceil(4)];
     let mut batch = Batch::new(&model, 64, 2, memory.as_mut_slice()).unwrap();
-    let mut found = vec![Vec::new(); 3];
+    let found = Mutex::new(vec![Vec::new(); 3]);
     let mut parts: Vec<Part<'_, '_>> = sessions.iter_mut().map(|session| Part { session, count: 4, every: false }).collect();
     batch
-        .feed(&mut parts, |part, position, logits| {
-            assert_eq!(position, 3);
-            found[part] = logits.unwrap().to_vec();
+        .feed(&mut parts, &|fed| {
+            assert_eq!((fed.position, fed.tokens), (3, tokens.as_slice()));
+            found.lock().unwrap()[fed.part] = fed.logits.unwrap().to_vec();
         })
         .unwrap();
-    assert_eq!(bits(&found), bits(&expected));
+    assert_eq!(bits(&found.into_inner().unwrap()), bits(&expected));
 }
 
 #[test]
@@ -190,7 +201,8 @@ fn models_of_dormouse_take_part_and_can_be_cut() {
     let mut batch_memory = vec![0; Batch::arena_len(&model, 64, 2).unwrap().div_ceil(4)];
     let mut batch = Batch::new(&model, 64, 2, batch_memory.as_mut_slice()).unwrap();
     let count = session.waiting();
-    let mut found = Vec::new();
-    batch.feed(&mut [Part { session: &mut session, count, every: false }], |_, _, logits| found.push(logits.unwrap().to_vec())).unwrap();
-    assert_eq!(bits(&found), bits(&[expected]));
+    let found = Mutex::new(Vec::new());
+    let mut parts = [Part { session: &mut session, count, every: false }];
+    batch.feed(&mut parts, &|fed| found.lock().unwrap().push(fed.logits.unwrap().to_vec())).unwrap();
+    assert_eq!(bits(&found.into_inner().unwrap()), bits(&[expected]));
 }

@@ -9,7 +9,6 @@ mod tests;
 pub(super) use schema::{any_object, of_schema};
 
 use std::collections::HashSet;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// The most ways of reading a text at the same time, and the most places to come back to in one of them: more are not followed.
@@ -152,7 +151,7 @@ fn literal(text: &str) -> Vec<Part> {
 }
 
 /// Places to go on from, the next of them first.
-type Stack = Option<Rc<Place>>;
+type Stack = Option<Arc<Place>>;
 
 #[derive(Debug)]
 struct Place {
@@ -163,15 +162,15 @@ struct Place {
 }
 
 impl Place {
-    fn new(part: usize, below: Stack) -> Rc<Self> {
+    fn new(part: usize, below: Stack) -> Arc<Self> {
         let depth = below.as_ref().map_or(0, |place| place.depth + 1);
-        Rc::new(Self { part, below, depth })
+        Arc::new(Self { part, below, depth })
     }
 }
 
 /// Tells stacks apart.
 fn address(stack: &Stack) -> usize {
-    stack.as_ref().map_or(0, |place| Rc::as_ptr(place).addr())
+    stack.as_ref().map_or(0, |place| Arc::as_ptr(place).addr())
 }
 
 /// Where a text has got to.
@@ -179,7 +178,7 @@ fn address(stack: &Stack) -> usize {
 pub(super) struct Progress {
     grammar: Arc<Grammar>,
     /// On top of each is a set of bytes.
-    stacks: Vec<Rc<Place>>,
+    stacks: Vec<Arc<Place>>,
     /// Whether the text may end here.
     complete: bool,
 }
@@ -255,14 +254,14 @@ impl Progress {
 struct Ways<'g> {
     grammar: &'g Grammar,
     /// On top of each is a set of bytes.
-    stacks: Vec<Rc<Place>>,
+    stacks: Vec<Arc<Place>>,
     complete: bool,
     /// The tops of `stacks`, with what comes after them.
     tops: HashSet<(usize, usize)>,
     /// Rules that were entered, with what comes after them.
     entered: HashSet<(Rule, usize)>,
     /// What was entered with stays, so that its address is no other's.
-    kept: Vec<Rc<Place>>,
+    kept: Vec<Arc<Place>>,
 }
 
 impl<'g> Ways<'g> {

@@ -9,9 +9,9 @@ use crate::format::arch::llama::{LlamaConfig, TensorKind};
 use crate::format::layout::activation_words;
 use crate::format::{Error, TensorView};
 use crate::ops::activation::Activation;
-use crate::ops::attention::{Heads, attention};
+use crate::ops::attention::Heads;
 use crate::ops::check::all_finite;
-use crate::ops::crew::{MOST, Scratch};
+use crate::ops::crew::{Attended, MOST, Scratch};
 use crate::ops::ffn::{add, gate};
 use crate::ops::kv::KvCache;
 use crate::ops::matvec::{add_vector, widen_row};
@@ -55,7 +55,7 @@ impl BlockLayout {
             many * u64::from(activation_words(widest)),
             many * u64::from(widest.next_multiple_of(32)),
             if many == 0 { 0 } else { logits.clamp(1, MOST) as u64 * u64::from(config.vocab_size) },
-            slots as u64 * (u64::from(context) + 8 * head_dim).max(if many == 0 { 0 } else { 16 * u64::from(widest.next_multiple_of(4)) }),
+            slots as u64 * (u64::from(context) + 8 * head_dim).max(if many == 0 { 0 } else { 24 * u64::from(widest.next_multiple_of(4)) }),
         ];
         let words = parts.into_iter().fold(0u64, u64::saturating_add);
         let addressable = (isize::MAX as u64) / size_of::<u32>() as u64;
@@ -154,6 +154,21 @@ impl<'m> State<'m> {
     }
 }
 
+/// What row `row` of all `runs` attends to in `layer`: the positions of its own text up to its own, `window` of them at most, if that is not 0.
+fn attended_by<'r>(runs: &'r [Option<Run<'_, '_>>], row: usize, layer: usize, window: usize) -> Option<Attended<'r>> {
+    let mut row = row;
+    for run in runs.iter().flatten() {
+        if let Some(later) = row.checked_sub(run.tokens.len()) {
+            row = later;
+            continue;
+        }
+        let last = (run.position as usize).saturating_add(row);
+        let first = if window == 0 { 0 } else { last.saturating_add(1).saturating_sub(window) };
+        return Some(Attended { keys: run.kv.keys(layer), values: run.kv.values(layer), positions: (first, last) });
+    }
+    None
+}
+
 impl Llama<'_> {
     /// Feeds the `count` known tokens from `position` on, all layers of them; the residual stream of the last is where a step leaves it. As many as [`Block::positions`] at most; the caller has checked
     /// that they are known and that the context has room for them.
@@ -217,32 +232,12 @@ impl Llama<'_> {
                 run.kv.store(layer as usize, position, k, v);
             }
         }
-        let (mut outs, mut queries) = (split(block.xb, q_dim.wrapping_mul(count)).0, &*queries);
-        for run in runs.iter().flatten() {
-            let width = q_dim.wrapping_mul(run.tokens.len());
-            let (out, other_outs) = split(outs, width);
-            let (q, other_queries) = queries.split_at_checked(width).unwrap_or_default();
-            self.attend_run(out, q, run, layer, heads, block.scratch.slots);
-            (outs, queries) = (other_outs, other_queries);
-        }
         let (attended, _) = split(block.xb, q_dim.wrapping_mul(count));
+        let (runs, window) = (&*runs, config.sliding_window as usize);
+        self.crew.attention_rows(attended, queries, heads, &|row| attended_by(runs, row, layer as usize, window), block.scratch.slots);
         let (projected, _) = split(block.shared, dim.wrapping_mul(count));
         self.project_block(projected, TensorKind::Wo, layer, &mut inputs(attended, q_dim, block.codes), count, &mut block.scratch);
         add(block.x, projected);
-    }
-
-    /// Attention of the queries `q` of the positions of `run`, whose keys and values were stored.
-    fn attend_run(&self, out: &mut [f32], q: &[f32], run: &Run<'_, '_>, layer: u32, heads: Heads, slots: &mut [f32]) {
-        let (position, window) = (run.position as usize, self.config().sliding_window as usize);
-        let (keys, values) = (run.kv.keys(layer as usize), run.kv.values(layer as usize));
-        if run.tokens.len() > 1 {
-            return self.crew.attention_block(out, q, (keys, values), heads, (position, window), slots);
-        }
-        let first = if window == 0 { 0 } else { position.saturating_add(1).saturating_sub(window) };
-        if !self.crew.attention(out, q, (keys, values), heads, (first, position), Some(&mut *slots)) {
-            let (lanes, scores) = slots.split_at_mut_checked(heads.head_dim.saturating_mul(8)).unwrap_or_default();
-            attention(out, q, keys, values, heads, (first, position), scores, lanes);
-        }
     }
 
     fn feed_forward_block(&self, block: &mut Block<'_>, layer: u32, count: usize) {
@@ -273,17 +268,20 @@ impl Llama<'_> {
     ) -> Result<(), E> {
         let Some(block) = &mut state.block else { return Ok(()) };
         let mut position = position;
-        self.logits_rows(block, count as usize, &mut |logits| {
-            if !all_finite(logits) {
-                return Err(Error::NonFiniteLogits { position }.into());
-            }
-            each(position, logits)?;
-            position = position.wrapping_add(1);
-            Ok(())
+        let width = (self.config().vocab_size as usize).max(1);
+        self.logits_rows(block, count as usize, &mut |rows| {
+            rows.chunks_exact(width).try_for_each(|logits| {
+                if !all_finite(logits) {
+                    return Err(Error::NonFiniteLogits { position }.into());
+                }
+                each(position, logits)?;
+                position = position.wrapping_add(1);
+                Ok(())
+            })
         })
     }
 
-    /// The logits of each of the first `count` rows of `block`, whether they are finite or not.
+    /// The logits of the first `count` rows of `block`, whether they are finite or not: as many at once as there is room for, one after the other.
     ///
     /// # Errors
     /// Those of `each`.
@@ -304,7 +302,7 @@ impl Llama<'_> {
             self.norm_block(normed, TensorKind::Norm, 0, x);
             let (logits, _) = split(block.logits, vocab_size.wrapping_mul(count));
             self.project_block(logits, classifier, 0, &mut inputs(normed, dim, block.codes), count, &mut block.scratch);
-            logits.chunks_exact_mut(vocab_size).try_for_each(&mut *each)?;
+            each(logits)?;
         }
         Ok(())
     }
