@@ -3,7 +3,7 @@
 pub(crate) mod chip;
 mod dormouse;
 mod export;
-mod host;
+pub(crate) mod host;
 mod peers;
 
 use crate::failure::{Failure, Outcome};

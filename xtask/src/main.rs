@@ -12,6 +12,7 @@ mod elf;
 mod emulator;
 mod failure;
 mod kernels;
+mod load;
 mod made;
 mod models;
 mod networks;
@@ -85,6 +86,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
         run: deny::main,
     },
     Subcommand { name: "sbom", summary: "Print the bill of materials of a package", help: sbom::HELP, run: sbom::main },
+    Subcommand {
+        name: "load",
+        summary: "Put a server under load, and compare every text with what it is alone",
+        help: load::HELP,
+        run: load::main,
+    },
     Subcommand { name: "train", summary: "Train the models that the repository carries", help: train::HELP, run: train::main },
     Subcommand {
         name: "setup",

@@ -18,7 +18,7 @@ const USUAL: &[&str] = &["--steps", "200"];
 const SMOLLM2_RUN: &[&str] = &["--steps", "32", "--prompt", "Once", "--context", "256"];
 
 /// Names `SmolLM2`'s GGUF file, which is not part of the repository: without it there are no rows of it.
-pub(super) const SMOLLM2: &str = "DMEXP_SMOLLM2";
+pub(crate) const SMOLLM2: &str = "DMEXP_SMOLLM2";
 
 const DTYPES: &[&str] = &["f32", "f16", "bf16"];
 
@@ -117,7 +117,7 @@ fn rate(file: &Path, run: &[&str]) -> Outcome<f64> {
     result["decode"]["tokens_per_s"].as_f64().ok_or_else(|| Failure::cannot_run("`dmexp generate --json` names no decode rate"))
 }
 
-fn smollm2(gguf: &Path, dtype: &str) -> Outcome<PathBuf> {
+pub(crate) fn smollm2(gguf: &Path, dtype: &str) -> Outcome<PathBuf> {
     let folder = paths::root().join("target/models");
     std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_run(format!("cannot make {}: {error}", folder.display())))?;
     let file = folder.join(format!("smollm2.{dtype}.dmexp"));
@@ -128,7 +128,7 @@ fn smollm2(gguf: &Path, dtype: &str) -> Outcome<PathBuf> {
 }
 
 /// The shape `s15` of llama2.c's stories15M with made-up weights and a made-up tokenizer: speed does not depend on them.
-fn made_model(dtype: &str) -> Outcome<PathBuf> {
+pub(crate) fn made_model(dtype: &str) -> Outcome<PathBuf> {
     let folder = paths::root().join("target/models");
     let (checkpoint, tokenizer) = (folder.join("s15.bin"), folder.join("s15.tokenizer.bin"));
     let written = |path: &Path, write: fn(&mut dyn Write) -> std::io::Result<()>| {
