@@ -30,7 +30,7 @@ const PROGRAMS: &[(&str, &str)] = &[("dmexp", "dmexp-tools"), ("made-checkpoint"
 const MOST_BYTES: u64 = 32 << 20;
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
-    match words.first() {
+    match words.into_iter().next() {
         None => {}
         Some(word) if word == "--stand-in" => {
             let folder = stand_in()?.ok_or_else(|| Failure::cannot_run("the stand-in takes a C++ compiler and Linux on x86-64"))?;
@@ -90,12 +90,12 @@ pub(crate) fn stand_in() -> Outcome<Option<PathBuf>> {
     let mut build = process::cargo();
     build.current_dir(paths::root()).args(["build", "--locked", "--quiet", "--package", "dmexp-mockcuda"]);
     let printed = process::capture(build.args(["--message-format", "json-render-diagnostics"]))?;
-    let folders = printed.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()).filter_map(|message| {
+    let mut folders = printed.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()).filter_map(|message| {
         let ours = message["reason"] == "build-script-executed" && message["package_id"].as_str()?.contains("mock");
         let folder = Path::new(message["out_dir"].as_str()?).join("mockcuda_folder");
         (ours && folder.join("libcuda.so.1").is_file()).then_some(folder)
     });
-    Ok(folders.last())
+    Ok(folders.next_back())
 }
 
 #[cfg(test)]
