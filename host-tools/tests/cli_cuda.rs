@@ -178,6 +178,38 @@ fn every_command_gives_what_it_gives_on_the_processor() {
 }
 
 #[test]
+fn a_model_of_dormouse_gives_what_it_gives_on_the_processor() {
+    let (Some(driver), Some(data)) = (stand_in(), shared("dormouse")) else { return };
+    let folder = folder();
+    let folder = folder.path();
+    fs::copy(data.join("default.f32.dmexp"), folder.join("mouse.dmexp")).unwrap();
+    fs::write(folder.join("text.txt"), "once upon").unwrap();
+    let both = |arguments: &str, file: Option<&str>| {
+        let here = mocked(driver, folder, arguments).ok();
+        let kept = file.map(|file| fs::read(folder.join(file)).unwrap());
+        let there = mocked(driver, folder, &format!("{arguments} --device cuda")).ok();
+        assert_eq!(here.text(), there.text(), "{arguments}");
+        assert!(file.map(|file| fs::read(folder.join(file)).unwrap()) == kept, "{arguments}");
+    };
+    both("generate --export mouse.dmexp --prompt once --temp 0 --steps 9 --kda-scale 0.5", None);
+    both("generate --export mouse.dmexp --prompt once --temp 0.9 --seed 5 --steps 6 --factors raw", None);
+    both("logits --export mouse.dmexp --text once --decoding fast --out logits.f32", Some("logits.f32"));
+    both("score --export mouse.dmexp --text text.txt --convention prefix", None);
+    let alone = mocked(driver, folder, "score --export mouse.dmexp --text text.txt --device cuda").ok();
+    assert!(!alone.text().contains("full window"), "{}", alone.text());
+    let ran = mocked(driver, folder, "compare --export mouse.dmexp --prompt once --positions 7 --trace --device cuda").ok();
+    assert!(ran.text().contains("Equal: ") && ran.text().contains("all 7 positions"), "{}", ran.text());
+    let ran = mocked(driver, folder, "bench --export mouse.dmexp --pp 5 --tg 3 --repetitions 1 --device cuda --json").json();
+    assert_eq!((&ran["rows"][0]["cost"], &ran["rows"][1]["cost"]["launches"]), (&json!(null), &json!(48)));
+    let texts = |device: &[&str]| {
+        let server = Server::start_with(folder, &[&["--export", "mouse.dmexp"], device].concat(), &[("LD_LIBRARY_PATH", driver)]);
+        let body = json!({ "prompt": ["once", "upon a"], "max_tokens": 4, "seed": 4 });
+        ask(server.address, "/v1/completions", &body).json(200)["choices"].clone()
+    };
+    assert_eq!(texts(&["--device", "cuda", "--parallel", "2"]), texts(&[]));
+}
+
+#[test]
 fn a_server_on_a_gpu_gives_the_texts_of_one_on_the_processor() {
     let Some(driver) = stand_in() else { return };
     let folder = folder();
@@ -239,13 +271,14 @@ fn what_a_gpu_does_not_do_is_refused_by_name() {
     line(folder, "generate --export tiny.dmexp --device cuda:x").refused(2, &["cuda:0"]);
     line(folder, "device info cuda").refused(2, &["a GPU is no board"]);
     if let Some(path) = shared("dormouse") {
-        let file =
-            fs::read_dir(path).unwrap().flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|it| it == "dmexp"));
-        if let Some(file) = file {
-            let name = file.to_str().unwrap();
-            run_with(driver, folder, &["generate", "--export", name, "--prompt", "a", "--device", "cuda"], &[])
-                .refused(1, &["models of dormouse do not run on a GPU"]);
-        }
+        let run = |file: &str, more: &[&str]| {
+            let file = path.join(format!("{file}.f32.dmexp"));
+            let arguments = ["generate", "--export", file.to_str().unwrap(), "--prompt", "a", "--device", "cuda"];
+            run_with(driver, folder, &[&arguments, more].concat(), &[])
+        };
+        run("gr", &[]).refused(1, &["the kernels do not have use_gr", "leave --device out"]);
+        run("plain", &[]).refused(1, &["the kernels do not have use_plain_attn"]);
+        run("default", &["--decoding", "full"]).refused(1, &["--decoding full and --convention full do not run on a GPU"]);
     }
 }
 
@@ -299,9 +332,22 @@ fn costs_of_known_shapes_need_no_gpu() {
         .iter()
         .map(|shape| (shape["shape"].as_str().unwrap(), shape["cost"]["launches"].as_u64().unwrap()))
         .collect();
-    assert_eq!(shapes, [("15M", 33), ("42M", 67), ("110M", 99), ("1.1B", 179), ("1.1B", 179), ("1.1B", 179)]);
+    assert_eq!(
+        shapes,
+        [
+            ("15M", 33),
+            ("42M", 67),
+            ("110M", 99),
+            ("1.1B", 179),
+            ("1.1B", 179),
+            ("1.1B", 179),
+            ("dormouse small", 48),
+            ("dormouse base", 88),
+            ("dormouse p150", 128)
+        ]
+    );
     let text = line(folder.path(), "bench --costs q8 --kv q8").ok();
-    assert!(text.text().contains("All matrices in q8, keys and values in q8."), "{}", text.text());
+    assert!(text.text().contains("All matrices in q8, keys and values in q8;"), "{}", text.text());
     line(folder.path(), "bench --costs u8").refused(2, &["--costs"]);
     line(folder.path(), "bench --costs f16 --export a.dmexp").refused(2, &["--export"]);
 }

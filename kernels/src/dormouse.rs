@@ -349,6 +349,11 @@ impl Plan {
         &self.pieces
     }
 
+    /// How many of them, from the first, are weights: several texts share these alone.
+    pub fn weight_pieces(&self) -> usize {
+        self.tensors.iter().flatten().count()
+    }
+
     /// Bytes of all pieces together, each taken up to a multiple of `alignment` (a power of two).
     pub fn bytes(&self, alignment: u64) -> u64 {
         bytes_of(&self.pieces, alignment)

@@ -277,8 +277,7 @@ impl Arg {
             Self::Pointer(_) => 8,
             Self::U32(_) | Self::F32(_) => 4,
             Self::Matrix(_) => 56,
-            Self::Heads(_) => 40,
-            Self::Vector(_) => 40,
+            Self::Heads(_) | Self::Vector(_) => 40,
             Self::Loop(_) => 48,
         }
     }

@@ -335,7 +335,7 @@ impl Plan {
 }
 
 /// Bytes of all pieces together, each taken up to a multiple of `alignment` (a power of two).
-pub(crate) fn bytes_of(pieces: &[Piece], alignment: u64) -> u64 {
+pub fn bytes_of(pieces: &[Piece], alignment: u64) -> u64 {
     pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.bytes.saturating_add(alignment - 1) & !(alignment - 1)))
 }
 

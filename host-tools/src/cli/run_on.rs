@@ -88,9 +88,6 @@ impl RunOn {
             CudaError::Model(error) => opened.loaded.explain(error),
             error => Error::from(error).in_file(path),
         };
-        if opened.loaded.model()?.network().llama().is_none() {
-            return Err(refused(CudaError::Unsupported("models of dormouse")).into());
-        }
         Ok(Cpu::elsewhere(&opened.loaded, options, dormouse, |model| {
             if opened.gpu.get().is_none() {
                 let options = Options { ordinal: number, graphs: !self.no_graph, texts: self.texts.max(1), ..Options::default() };

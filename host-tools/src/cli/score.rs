@@ -6,7 +6,7 @@ use super::failure::{Outcome, request};
 use super::logits::{Convention, rows, told_apart};
 use super::model::{ModelArgs, encode, needed};
 use super::output::{count, float, json};
-use super::run_on::RunOn;
+use super::run_on::{Processor, RunOn};
 use clap::Args;
 use dmexp::Sampler;
 use dmexp_tools::compare::log_normaliser;
@@ -73,7 +73,8 @@ pub(crate) fn run(command: &Score) -> Outcome {
     let dormouse = opened.loaded.model()?.network().dormouse().is_some();
     let conventions = match command.convention {
         Some(convention) => vec![convention],
-        None if dormouse => vec![Convention::Prefix, Convention::Full],
+        // A GPU has no full decoding.
+        None if dormouse && command.on.device == Processor::Cpu => vec![Convention::Prefix, Convention::Full],
         None => vec![Convention::Prefix],
     };
     let threads = command.model.threads.map_or_else(physical_cores, |threads| threads as usize);

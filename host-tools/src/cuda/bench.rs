@@ -1,6 +1,6 @@
 //! How fast models run on a GPU, beside what they should cost there. Called by `dmexp bench --device cuda`.
 
-use super::{Cost, Cuda, CudaError, H200, Options};
+use super::{Cost, Cuda, CudaError, H200, Options, dormouse};
 use crate::bench::{Test, Wanted, nothing};
 use crate::error::{Class, Error, Result};
 use dmexp::accelerator::{self, Accelerator};
@@ -143,14 +143,18 @@ pub fn shapes() -> [(&'static str, LlamaConfig); 6] {
     ]
 }
 
-/// What a step of each of [`shapes`] should cost on an H200, with all matrices in `dtype`.
+/// What a step at the last position of each of [`shapes`] should cost on an H200, with all matrices in `dtype`, and what one of dormouse's presets, with their factors as codes: how many positions
+/// there are, and the cost.
 ///
 /// # Errors
 /// [`Class::Request`] for a type that is none of weights.
-pub fn shape_costs(dtype: DType, kv: KvDType) -> Result<Vec<(&'static str, LlamaConfig, Cost)>> {
-    let cost = |(name, config): (&'static str, LlamaConfig)| {
-        let cost = Cost::of_shape(config, dtype, (config.max_seq_len, kv), &H200).map_err(CudaError::Refused)?;
-        Ok((name, config, cost))
-    };
-    shapes().into_iter().map(cost).collect()
+pub fn shape_costs(dtype: DType, kv: KvDType) -> Result<Vec<(&'static str, u32, Cost)>> {
+    let of_llama = shapes().into_iter().map(|(name, config)| {
+        let cost = Cost::of_shape(config, dtype, (config.max_seq_len, kv), &H200);
+        (name, config.max_seq_len, cost)
+    });
+    let of_dormouse =
+        dormouse::shapes().into_iter().map(|(name, config)| (name, config.max_seq_len, dormouse::cost_of(config, dtype, &H200)));
+    let costs = of_llama.chain(of_dormouse);
+    costs.map(|(name, context, cost)| Ok((name, context, cost.map_err(CudaError::Refused)?))).collect()
 }

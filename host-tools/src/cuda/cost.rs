@@ -42,12 +42,9 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The cost of a step at `position`.
-    pub fn new(plan: &Plan, position: u32, machine: &Machine) -> Self {
-        let bytes = plan.weight_bytes_a_step() + plan.cache_bytes_a_step(position);
-        let addresses = vec![0; plan.pieces().len()];
-        let launches = plan.step(&addresses, plan.reach(position)).launches().count() as u64;
-        let chains = plan.additions_a_step(position) as f64 * machine.addition;
+    /// The cost of a step that reads so many bytes, by so many launches that wait for one another, and waits for so many additions one after the other.
+    pub(super) fn of((bytes, launches, additions): (u64, u64, u64), machine: &Machine) -> Self {
+        let chains = additions as f64 * machine.addition;
         let reading = bytes as f64 / (machine.share * machine.bandwidth) + chains;
         Self {
             bytes,
@@ -57,6 +54,14 @@ impl Cost {
             seconds_alone: reading + launches as f64 * machine.gap_alone,
             floor: bytes as f64 / machine.bandwidth,
         }
+    }
+
+    /// The cost of a step at `position`.
+    pub fn new(plan: &Plan, position: u32, machine: &Machine) -> Self {
+        let bytes = plan.weight_bytes_a_step() + plan.cache_bytes_a_step(position);
+        let addresses = vec![0; plan.pieces().len()];
+        let launches = plan.step(&addresses, plan.reach(position)).launches().count() as u64;
+        Self::of((bytes, launches, plan.additions_a_step(position)), machine)
     }
 
     /// The cost of a step of a model of this shape with all its matrices in `dtype`, of which there need be no file.

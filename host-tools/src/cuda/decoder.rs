@@ -1,16 +1,16 @@
-//! The steps of texts on a device: which launches each call of a session comes to, and what is copied.
+//! The steps of texts of a Llama on a device: which launches each call of a session comes to, and what is copied.
 
 use super::driver::Device;
 use super::error::CudaError;
+use super::family::Steps;
 use cudarc::driver::CudaGraph;
 use dmexp::accelerator::Row;
-use dmexp_kernels::plan::NOT_FINITE;
 use dmexp_kernels::{COLUMNS, Launch, Plan, Step};
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
 
-/// The most tokens that are chosen ahead of the session.
-const AHEAD: u32 = 32;
+/// Tokens that are chosen one after the other before they are read.
+const CHUNK: u32 = 32;
 
 /// A model on a device.
 pub(super) struct Decoder {
@@ -27,12 +27,6 @@ pub(super) struct Decoder {
     last: Vec<(u64, u32)>,
     /// The row of which parts are done, and how many.
     parts: Option<(Row, u32)>,
-    /// Tokens that were chosen and not asked for yet: the row, and the likeliest after it.
-    ahead: VecDeque<(Row, u32)>,
-    /// How many are chosen at once next time.
-    chunk: u32,
-    /// The first failure. After it nothing is tried any more: what is on the device may be lost.
-    failed: Option<CudaError>,
 }
 
 /// The launches of steps that reach so far.
@@ -71,24 +65,13 @@ impl Decoder {
             steps.push(SizedStep { reach, step, graphs });
         }
         let blocks = graphs.then(BTreeMap::new);
-        let (last, ahead) = (Vec::new(), VecDeque::new());
-        Ok(Self { steps, blocks, device, plan, addresses, vocab_size, dim, last, parts: None, ahead, chunk: 1, failed: None })
+        Ok(Self { steps, blocks, device, plan, addresses, vocab_size, dim, last: Vec::new(), parts: None })
     }
+}
 
-    /// Does `act` unless something failed before, and remembers a failure.
-    pub(super) fn attempt<R>(&mut self, act: impl FnOnce(&mut Self) -> Result<R, CudaError>) -> Result<R, CudaError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let done = act(self);
-        if let Err(error) = &done {
-            self.failed = Some(error.clone());
-        }
-        done
-    }
-
+impl Steps for Decoder {
     /// Feeds rows, of one session or of several.
-    pub(super) fn feed(&mut self, rows: &[Row]) -> Result<(), CudaError> {
+    fn feed(&mut self, rows: &[Row]) -> Result<(), CudaError> {
         if let [row] = rows {
             self.place(*row)?;
             let SizedStep { step, .. } = self.sized(row.position)?;
@@ -105,18 +88,8 @@ impl Decoder {
         self.device.wait()
     }
 
-    /// Launches a block, as one graph where there are graphs.
-    fn launch_block(&mut self, count: u32, reach: u32) -> Result<(), CudaError> {
-        let Some(blocks) = &mut self.blocks else { return self.launch(&self.plan.block(&self.addresses, count, reach)) };
-        let graph = match blocks.entry((count, reach)) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(self.device.record(self.plan.block(&self.addresses, count, reach).iter())?),
-        };
-        launched(graph)
-    }
-
     /// So many rows of logits, from the one after the row of `session` at `position` on, among those that were fed last; `None` where that is not there.
-    pub(super) fn logits(&mut self, session: u64, position: u32, rows: u32) -> Result<Option<Vec<f32>>, CudaError> {
+    fn logits(&mut self, session: u64, position: u32, rows: u32) -> Result<Option<Vec<f32>>, CudaError> {
         let found = self.last.iter().position(|fed| *fed == (session, position)).filter(|first| first + rows as usize <= self.last.len());
         let Some(first) = found.filter(|_| rows > 0) else { return Ok(None) };
         if self.last.len() == 1 {
@@ -129,7 +102,7 @@ impl Decoder {
     }
 
     /// Feeds one row; its logits.
-    pub(super) fn step(&mut self, row: Row) -> Result<Vec<f32>, CudaError> {
+    fn step(&mut self, row: Row) -> Result<Vec<f32>, CudaError> {
         self.place(row)?;
         let sized = self.sized(row.position)?;
         match &sized.graphs {
@@ -140,34 +113,12 @@ impl Decoder {
         self.read_floats(self.plan.logits(), self.vocab_size as usize)
     }
 
-    /// Feeds one row; the likeliest token after it, [`NOT_FINITE`] where a logit is no number. More are chosen ahead: the session mostly asks for them next.
-    pub(super) fn choose(&mut self, row: Row) -> Result<u32, CudaError> {
-        match self.ahead.pop_front() {
-            Some((foreseen, chosen)) if foreseen == row => return Ok(chosen),
-            // Not what was foreseen: a new text, or another token in the place of the one that was chosen.
-            Some(_) => self.chunk = 1,
-            None => self.chunk = (2 * self.chunk).min(AHEAD),
-        }
-        self.place(row)?;
-        let count = self.chunk.min(self.plan.context().saturating_sub(row.position)).max(1);
-        self.choose_on_device(row.position, count)?;
-        let mut fed = row;
-        for (position, chosen) in (row.position..).zip(self.read_words(self.plan.picks(), row.position, count)?) {
-            self.ahead.push_back((Row { position, ..fed }, chosen));
-            if chosen == NOT_FINITE {
-                break;
-            }
-            fed.token = chosen;
-        }
-        Ok(self.ahead.pop_front().map_or(NOT_FINITE, |(_, chosen)| chosen))
-    }
-
     /// Feeds one row and `count - 1` more, each the likeliest after the one before it; the likeliest after each.
-    pub(super) fn run(&mut self, row: Row, count: u32) -> Result<Vec<u32>, CudaError> {
+    fn run(&mut self, row: Row, count: u32) -> Result<Vec<u32>, CudaError> {
         self.place(row)?;
         let (mut chosen, mut done) = (Vec::new(), 0);
         while done < count {
-            let chunk = (count - done).min(AHEAD);
+            let chunk = (count - done).min(CHUNK);
             self.choose_on_device(row.position + done, chunk)?;
             chosen.extend(self.read_words(self.plan.picks(), row.position + done, chunk)?);
             done += chunk;
@@ -176,7 +127,7 @@ impl Decoder {
     }
 
     /// One part of feeding a row; the residual stream after it. What another row left of the parts before it is done anew.
-    pub(super) fn part(&mut self, part: u32, row: Row) -> Result<Vec<f32>, CudaError> {
+    fn part(&mut self, part: u32, row: Row) -> Result<Vec<f32>, CudaError> {
         let done = self.parts.filter(|(of, done)| *of == row && *done <= part).map_or(0, |(_, done)| done);
         if done == 0 {
             self.place(row)?;
@@ -192,6 +143,18 @@ impl Decoder {
         self.parts = Some((row, part + 1));
         self.last = if part >= all { vec![(row.session, row.position)] } else { Vec::new() };
         self.read_floats(self.plan.x(), self.dim as usize)
+    }
+}
+
+impl Decoder {
+    /// Launches a block, as one graph where there are graphs.
+    fn launch_block(&mut self, count: u32, reach: u32) -> Result<(), CudaError> {
+        let Some(blocks) = &mut self.blocks else { return self.launch(&self.plan.block(&self.addresses, count, reach)) };
+        let graph = match blocks.entry((count, reach)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(self.device.record(self.plan.block(&self.addresses, count, reach).iter())?),
+        };
+        launched(graph)
     }
 
     /// So many steps from `position` on, each of which feeds what the one before it chose.
@@ -227,7 +190,6 @@ impl Decoder {
 
     /// Something else is fed than what was done ahead or in parts, and what was fed before is overwritten.
     fn forget(&mut self) {
-        self.ahead.clear();
         self.last.clear();
         self.parts = None;
     }
@@ -250,14 +212,14 @@ impl Decoder {
 }
 
 /// The launches of a step that computes logits and does not choose.
-fn up_to_logits(step: &Step) -> impl Iterator<Item = &Launch> {
+pub(super) fn up_to_logits(step: &Step) -> impl Iterator<Item = &Launch> {
     step.embed.iter().chain(step.layers.iter().flatten()).chain(&step.head)
 }
 
-fn launched(graph: &CudaGraph) -> Result<(), CudaError> {
+pub(super) fn launched(graph: &CudaGraph) -> Result<(), CudaError> {
     graph.launch().map_err(|error| CudaError::Failed { doing: "a step", code: error.0 as u32 })
 }
 
-fn words(words: &[u32]) -> Vec<u8> {
+pub(super) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

@@ -1,6 +1,7 @@
 //! One device: its memory, its kernels, copies and launches. All calls come from the thread that opened it, on one stream.
 
 use super::error::CudaError;
+use super::family::Plan;
 use super::library::{self, Facts};
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaGraph, CudaModule, CudaSlice, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg, sys,
@@ -8,7 +9,7 @@ use cudarc::driver::{
 use cudarc::nvrtc::Ptx;
 use dmexp_kernels::launch::ARG_WORDS;
 use dmexp_kernels::plan::SHARED_BY_DEFAULT;
-use dmexp_kernels::{Kernel, Launch, Plan};
+use dmexp_kernels::{Kernel, Launch};
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 

@@ -1,17 +1,15 @@
 //! A model on a device, as sessions see it. The device belongs to a thread of its own: contexts belong to threads, and recorded graphs cannot leave theirs.
 
 use super::cost::{Cost, Machine};
-use super::decoder::Decoder;
 use super::driver::{Device, STATIC_SHARED};
 use super::error::{CudaError, NO_THREAD};
+use super::family::{Decoder, Plan, Weights};
 use super::library::Facts;
-use super::upload;
 use dmexp::Model;
 use dmexp::accelerator::{Accelerator, Row};
 use dmexp::format::Error as FormatError;
-use dmexp::models::llama::Llama;
+use dmexp_kernels::PTX;
 use dmexp_kernels::plan::NOT_FINITE;
-use dmexp_kernels::{COLUMNS, PTX, Plan};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -104,7 +102,7 @@ impl Cuda {
     /// # Errors
     /// Every [`CudaError`].
     pub fn new(model: &Model<'_>, options: &Options<'_>) -> Result<Self, CudaError> {
-        let Some(network) = model.network().llama() else { return Err(CudaError::Unsupported("models of dormouse")) };
+        let weights = Weights::new(model)?;
         let (asks, questions) = sync_channel(2);
         let (replies, answers) = sync_channel(1);
         let (ordinal, ptx) = (options.ordinal, options.ptx.to_owned());
@@ -113,7 +111,7 @@ impl Cuda {
             .spawn(move || serve(ordinal, &ptx, &questions, &replies))
             .map_err(|_| CudaError::Thread)?;
         let link = Link { ask: asks, answers };
-        match made_ready(&link, model, network, options) {
+        match made_ready(&link, model, &weights, options) {
             Ok((facts, plan)) => {
                 let vocab_size = model.network().vocab_size();
                 let link = Mutex::new(Shared { sessions: 0, link: Some(link) });
@@ -140,7 +138,7 @@ impl Cuda {
 
     /// What a step at `position` should cost on `machine`.
     pub fn cost(&self, position: u32, machine: &Machine) -> Cost {
-        Cost::new(&self.plan, position, machine)
+        self.plan.cost(position, machine)
     }
 
     /// Feeds `row` and then the likeliest after each, `count` tokens in all; the likeliest after each of them. The tokens stay on the device but for the end of every 32.
@@ -233,15 +231,13 @@ impl Link {
 }
 
 /// Asks for everything up to the first step: what the device is, and what is taken there.
-fn made_ready(link: &Link, model: &Model<'_>, network: &Llama<'_>, options: &Options<'_>) -> Result<(Facts, Plan), CudaError> {
+fn made_ready(link: &Link, model: &Model<'_>, weights: &Weights<'_, '_>, options: &Options<'_>) -> Result<(Facts, Plan), CudaError> {
     let Answer::Facts(facts) = link.answer()? else { return Err(CudaError::Thread) };
     let shared = facts.shared.saturating_sub(STATIC_SHARED);
-    let tensor = |number| upload::tensor(network, number);
-    let plan =
-        Plan::for_texts(options.texts, *network.config(), tensor, (model.context(), model.kv()), shared).map_err(CudaError::Refused)?;
+    let plan = weights.plan(model, options.texts, shared)?;
     link.asked(Ask::Take(Box::new(plan.clone())))?;
     for piece in plan.pieces() {
-        link.asked(Ask::Fill(upload::bytes(network, &plan, piece.contents)?))?;
+        link.asked(Ask::Fill(weights.bytes(&plan, piece.contents)?))?;
     }
     link.asked(Ask::Begin((model.network().vocab_size(), model.network().dim()), options.graphs))?;
     Ok((facts, plan))
@@ -259,15 +255,15 @@ impl Accelerator for Cuda {
     }
 
     fn block(&self) -> u32 {
-        COLUMNS
+        self.plan.block()
     }
 
     fn feed(&self, rows: &[Row]) -> Result<(), FormatError> {
         if rows.is_empty() {
             return Err(FormatError::NoPrompt);
         }
-        if rows.len() > COLUMNS as usize {
-            return Err(FormatError::PromptTooLong { tokens: rows.len() as u64, room: COLUMNS.into() });
+        if rows.len() > self.block() as usize {
+            return Err(FormatError::PromptTooLong { tokens: rows.len() as u64, room: self.block().into() });
         }
         rows.iter().try_for_each(|row| self.known(row))?;
         self.ask(Ask::Feed(rows.to_vec())).map(drop)
@@ -330,7 +326,7 @@ fn make_ready(mut device: Device, questions: &Receiver<Ask>, replies: &SyncSende
                 }
             }
             Ask::Begin(sizes, graphs) => {
-                return match Decoder::new(device, plan.take()?, addresses, sizes, graphs) {
+                return match plan.take()?.decoder(device, addresses, sizes, graphs) {
                     Ok(decoder) => replies.send(Ok(Answer::Done)).ok().map(|()| decoder),
                     Err(error) => {
                         let _ = replies.send(Err(error));
@@ -350,14 +346,16 @@ fn answer_all(mut decoder: Decoder, questions: &Receiver<Ask>, replies: &SyncSen
         let answer = decoder.attempt(|decoder| {
             Ok(match ask {
                 Ask::Feed(rows) => {
-                    decoder.feed(&rows)?;
+                    decoder.steps().feed(&rows)?;
                     Answer::Done
                 }
-                Ask::Logits(session, position, rows) => decoder.logits(session, position, rows)?.map_or(Answer::Lost, Answer::Floats),
-                Ask::Step(row) => Answer::Floats(decoder.step(row)?),
+                Ask::Logits(session, position, rows) => {
+                    decoder.steps().logits(session, position, rows)?.map_or(Answer::Lost, Answer::Floats)
+                }
+                Ask::Step(row) => Answer::Floats(decoder.steps().step(row)?),
                 Ask::Choose(row) => Answer::Token(decoder.choose(row)?),
-                Ask::Part(part, row) => Answer::Floats(decoder.part(part, row)?),
-                Ask::Run(row, count) => Answer::Tokens(decoder.run(row, count)?),
+                Ask::Part(part, row) => Answer::Floats(decoder.steps().part(part, row)?),
+                Ask::Run(row, count) => Answer::Tokens(decoder.steps().run(row, count)?),
                 Ask::Take(_) | Ask::Fill(_) | Ask::Begin(..) => return Err(CudaError::Thread),
             })
         });

@@ -7,8 +7,10 @@
 pub mod bench;
 mod cost;
 mod decoder;
+mod dormouse;
 mod driver;
 mod error;
+mod family;
 mod handle;
 mod library;
 mod upload;

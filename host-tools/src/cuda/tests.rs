@@ -20,7 +20,7 @@ const DTYPES: [DType; 5] = [DType::F32, DType::F16, DType::Bf16, DType::Q8, DTyp
 const KV: [KvDType; 3] = [KvDType::F32, KvDType::F16, KvDType::Q8];
 
 /// Opens the stand-in; false where there is none, or where a real driver would be found before it.
-fn driver() -> bool {
+pub(super) fn driver() -> bool {
     if !dmexp_mockcuda::load() {
         return false;
     }
