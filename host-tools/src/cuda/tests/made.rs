@@ -89,27 +89,20 @@ fn a_text_goes_on_over_the_place_where_attention_is_spread() {
             // At once over it, and one by one behind it.
             session.truncate(505);
             found.extend(logits(session, &tokens[505..525]));
-            found.extend(session.logits_after(&tokens[525..]));
+            found.extend(one_by_one(session, &tokens[525..]));
             found
         });
     }
 }
 
-/// Feeding tokens one by one.
-trait OneByOne {
-    /// The bits of the logits after the last of `tokens`.
-    fn logits_after(&mut self, tokens: &[u32]) -> Vec<u32>;
-}
-
-impl OneByOne for Session<'_> {
-    fn logits_after(&mut self, tokens: &[u32]) -> Vec<u32> {
-        let mut found = Vec::new();
-        for token in tokens {
-            self.push_tokens(&[*token]).unwrap();
-            found = self.logits().unwrap().iter().map(|logit| logit.to_bits()).collect();
-        }
-        found
+/// The bits of the logits after the last of `tokens`, fed one by one.
+fn one_by_one(session: &mut Session<'_>, tokens: &[u32]) -> Vec<u32> {
+    let mut found = Vec::new();
+    for token in tokens {
+        session.push_tokens(&[*token]).unwrap();
+        found = session.logits().unwrap().iter().map(|logit| logit.to_bits()).collect();
     }
+    found
 }
 
 #[test]
