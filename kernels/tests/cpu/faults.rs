@@ -231,10 +231,10 @@ const FAULTS: &[Seeded] = &[
         silent: false,
     },
     Seeded {
-        what: "lanes counted from the first position that is seen",
+        what: "the first two lanes of a weighted sum changed about",
         file: "long_attention.h",
         original: "for (u32 i = (lane - span.first) & 7u; i < there; i += 8u)",
-        changed: "for (u32 i = (lane - (FAULT ? 0u : span.first)) & 7u; i < there; i += 8u)",
+        changed: "for (u32 i = ((FAULT && lane < 2u ? lane ^ 1u : lane) - span.first) & 7u; i < there; i += 8u)",
         caught: &[(Build::Plain, 0, OTHER)],
         kv: KvDType::F32,
         silent: false,
