@@ -241,6 +241,7 @@ fn what_is_wrong_is_refused_by_its_name() {
         (json!({ "messages": [{ "role": "user", "content": 3 }] }), "messages[0].content"),
         (json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url" }] }] }), "messages[0].content"),
         (json!({ "messages": [{ "role": "user", "content": "x" }], "tools": [{}] }), "tools"),
+        (json!({ "messages": [{ "role": "user", "content": "x" }], "tool_choice": "required" }), "tool_choice"),
         (json!({ "messages": [{ "role": "user", "content": "x" }], "top_logprobs": 3 }), "top_logprobs"),
     ];
     for (body, param) in chats {

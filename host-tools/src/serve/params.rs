@@ -68,6 +68,9 @@ impl Asked {
         for name in ["tools", "functions", "audio", "modalities", "prediction", "web_search_options"] {
             fields.unsupported(name, |value| is_empty(value) || *value == Value::from(["text"].as_slice()))?;
         }
+        for name in ["tool_choice", "function_call"] {
+            fields.unsupported(name, |value| value == "none" || value == "auto")?;
+        }
         let n = count_of_texts(fields)?;
         let top = fields.whole("top_logprobs", (0, MOST_LIKELIEST))?;
         let likeliest = match (fields.flag("logprobs")?, top) {
