@@ -70,13 +70,13 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
             *lane = lane.wrapping_add(u64::from_ne_bytes(*word));
         }
     };
-    let mut runs = lines.chunks_exact((lines.len() / 4).max(1));
-    if let [Some(first), Some(second), Some(third), Some(fourth)] = [runs.next(), runs.next(), runs.next(), runs.next()] {
-        for (((a, b), c), d) in first.iter().zip(second).zip(third).zip(fourth) {
-            [a, b, c, d].into_iter().for_each(&mut add);
-        }
+    let (runs, more) = lines.split_at(lines.len() - lines.len() % 4);
+    let ((ab, cd), half) = (runs.split_at(runs.len() / 2), runs.len() / 4);
+    let ((first, second), (third, fourth)) = (ab.split_at(half), cd.split_at(half));
+    for (((a, b), c), d) in first.iter().zip(second).zip(third).zip(fourth) {
+        [a, b, c, d].into_iter().for_each(&mut add);
     }
-    runs.flatten().chain(lines.chunks_exact((lines.len() / 4).max(1)).remainder()).for_each(add);
+    more.iter().for_each(add);
     lanes.into_iter().chain(rest.iter().copied().map(u64::from)).fold(0, u64::wrapping_add)
 }
 
