@@ -5,7 +5,7 @@ use crate::models::{Made, Rng};
 use dmexp::format::{KvDType, TensorView};
 use dmexp::ops::convert::narrow_f16;
 use dmexp::ops::rope::rotation;
-use dmexp_kernels::{COLUMNS, Contents, Launch, Plan, Step};
+use dmexp_kernels::{COLUMNS, Contents, Kernel, Launch, Plan, Step};
 use std::path::Path;
 
 pub(crate) struct Decoder {
@@ -132,10 +132,21 @@ impl Decoder {
     }
 
     /// Feeds rows together.
-    pub(crate) fn feed_rows(&mut self, rows: &[Row], reach: u32) -> Outcome<()> {
-        let words: Vec<u32> = rows.iter().flat_map(|(token, position, text)| [*token, *position, *text, 0]).collect();
-        self.write_words(self.plan.rows(), &words)?;
+    fn feed_rows(&mut self, rows: &[Row], reach: u32) -> Outcome<()> {
+        self.place_rows(rows)?;
         self.launch(&self.plan.block(&self.addresses, rows.len() as u32, reach))
+    }
+
+    /// Feeds rows of a model with one layer, whose keys and values do not depend on attention, without it.
+    pub(crate) fn store_rows(&mut self, rows: &[Row]) -> Outcome<()> {
+        self.place_rows(rows)?;
+        let launches = self.plan.block(&self.addresses, rows.len() as u32, 0);
+        self.launch(&launches.into_iter().filter(|launch| launch.kernel != Kernel::Attend).collect::<Vec<_>>())
+    }
+
+    fn place_rows(&mut self, rows: &[Row]) -> Outcome<()> {
+        let words: Vec<u32> = rows.iter().flat_map(|(token, position, text)| [*token, *position, *text, 0]).collect();
+        self.write_words(self.plan.rows(), &words)
     }
 
     fn write_words(&mut self, piece: usize, words: &[u32]) -> Outcome<()> {

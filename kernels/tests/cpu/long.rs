@@ -64,22 +64,21 @@ fn many_blocks_have_the_bits_of_one_at_every_border() {
 #[test]
 fn attention_over_many_positions_gives_the_bits_of_the_runtime() {
     for (order, (kv, count, window)) in
-        (0..).zip([(KvDType::F32, 2064, 0), (KvDType::F16, 616, 0), (KvDType::Q8, 616, 0), (KvDType::Q8, 616, 530)])
+        (0..).zip([(KvDType::F32, 4104, 0), (KvDType::F16, 616, 0), (KvDType::Q8, 616, 0), (KvDType::Q8, 616, 530)])
     {
         let made = small(count, window);
         let (tokens, mut decoder) =
             (made.tokens(count), Decoder::new(Build::Plain.program(), order, &made, (count, kv), SHARED_BY_DEFAULT).unwrap());
         let expected = made.expected(kv, &tokens);
         let rows: Vec<Row> = tokens.iter().zip(0..).map(|(token, position)| (*token, position, 0)).collect();
-        // Keys and values of one layer do not depend on attention.
-        rows.chunks(COLUMNS as usize).for_each(|rows| decoder.feed_rows(rows, 0).unwrap());
-        for position in [511, 512, 513, 600, 767, 768, 895, 896, 1023, 1024, 2047, 2048, 2049, 2063] {
+        rows.chunks(COLUMNS as usize).for_each(|rows| decoder.store_rows(rows).unwrap());
+        for position in [511, 512, 513, 600, 767, 768, 895, 896, 1023, 1024, 2047, 2048, 2049, 4095, 4096, 4103] {
             let Some(row) = rows.get(position) else { break };
             let reach = decoder.plan().reach(position as u32);
             assert_eq!(reach == 0, position < 512, "{position}");
             assert_eq!(decoder.step_at(*row, reach).unwrap(), expected[position], "{kv:?}, a step at {position}");
         }
-        for first in [505, 508, 512, 600, 1020, 2044] {
+        for first in [505, 508, 512, 600, 1020, 2044, 4096] {
             let Some(rows) = rows.get(first..first + COLUMNS as usize) else { break };
             let reach = decoder.plan().reach((first + rows.len()) as u32 - 1);
             assert_eq!(decoder.rows(rows, reach).unwrap(), expected[first..first + rows.len()], "{kv:?}, a block at {first}");
