@@ -270,7 +270,7 @@ fn conversations_that_share_too_little_memory_say_what_each_says_alone() {
             let mut prompt = format!("{} ", "ab".repeat(1 + conversation % 2));
             (0..3)
                 .map(|turn| {
-                    prompt.push_str(&format!("{turn}{conversation}?"));
+                    prompt = format!("{prompt}{turn}{conversation}?");
                     let settings = ["--prompt", &prompt, "--steps", "9", "--seed", "3", "--temp", "1", "--top-p", "1"];
                     let said = generated(folder.path(), &settings)["text"].clone();
                     let asked = std::mem::take(&mut prompt);
@@ -290,16 +290,16 @@ fn conversations_that_share_too_little_memory_say_what_each_says_alone() {
     let kept: u64 = turns.iter().flatten().map(ask_turn).sum();
     assert!(kept > 100, "{kept} tokens are kept");
     for turn in (0..3).chain([1, 0]) {
-        turns.iter().for_each(|turns| {
+        for turns in &turns {
             ask_turn(&turns[turn]);
-        });
+        }
     }
     std::thread::scope(|scope| {
         for turns in &turns {
             scope.spawn(move || {
-                turns.iter().chain(turns.iter().rev()).for_each(|turn| {
+                for turn in turns.iter().chain(turns.iter().rev()) {
                     ask_turn(turn);
-                })
+                }
             });
         }
     });

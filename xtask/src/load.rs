@@ -23,7 +23,8 @@ Starts `dmexp serve` and asks it for much at once. Times and rates depend on the
 one run. Fails where a text is not, byte for byte, what it is alone, or where a request has no answer.
 
 Parts, all of them by default:
-  rates        Tokens a second of one client and of several, in turn, greedy and drawn
+  rates        Tokens a second of one client and of several, in turn, greedy and drawn; also of a second of the server's processor
+               time, which other programs on the machine change less
   soak         Requests of every kind (streamed and not, conversations, several texts, probabilities, JSON of a schema, stop strings,
                clients that go away), each text compared; times of tokens; memory as requests go by
   turns        The time to the first token of the fifth turn of a conversation, with what was computed before and without; and more

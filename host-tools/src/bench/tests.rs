@@ -12,7 +12,7 @@ fn the_median_is_the_value_in_the_middle() {
 
 #[test]
 fn the_yardstick_reads_every_byte() {
-    let bytes: Vec<u8> = (0..2000u32).map(|i| (i * 37 >> 2) as u8).collect();
+    let bytes: Vec<u8> = (0..2000u32).map(|i| ((i * 37) >> 2) as u8).collect();
     for bytes in (0..bytes.len()).map(|len| &bytes[..len]) {
         let (lines, rest) = bytes.as_chunks::<64>();
         let words = lines.as_flattened().as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));

@@ -19,31 +19,36 @@ pub(super) fn measure(load: &Load, server: &Server) -> Outcome {
             let mut rates = vec![Vec::new(); load.clients.len()];
             for round in 0..=load.rounds {
                 for (rates, clients) in rates.iter_mut().zip(&load.clients) {
-                    let rate = rate(server.client, *clients, temperature, streamed)?;
+                    let before = server.processor_seconds();
+                    let (tokens, seconds) = texts(server.client, *clients, temperature, streamed)?;
+                    let worked = before.zip(server.processor_seconds()).map_or(f64::NAN, |(before, after)| after - before);
                     // The first round is not counted: memory is used for the first time.
-                    rates.extend((round > 0).then_some(rate));
+                    rates.extend((round > 0).then_some((tokens / seconds, tokens / worked)));
                 }
             }
-            let alone = median(&rates[0]);
-            for (rates, clients) in rates.iter().zip(&load.clients) {
-                let (rate, times) = (median(rates), median(rates) / alone);
+            let medians: Vec<(f64, f64)> = rates.iter().map(|rates| (median(rates, |rate| rate.0), median(rates, |rate| rate.1))).collect();
+            let ((alone, alone_worked), first) = (medians[0], load.clients[0]);
+            for ((rate, worked), clients) in medians.iter().zip(&load.clients) {
                 let how = if streamed { "streamed" } else { "whole" };
-                let subject = load.subject();
-                println!("rates {subject}, {name}, {how}: {clients} clients {rate:.0} tokens/s, {times:.2} x {} clients", load.clients[0]);
+                let (subject, times, times_worked) = (load.subject(), rate / alone, worked / alone_worked);
+                println!(
+                    "rates {subject}, {name}, {how}: {clients} clients {rate:.0} tokens/s, {times:.2} x {first} clients; \
+                     {worked:.0} a second of its processor time, {times_worked:.2} x"
+                );
             }
         }
     }
     Ok(())
 }
 
-fn median(rates: &[f64]) -> f64 {
-    let mut sorted = rates.to_vec();
+fn median(rates: &[(f64, f64)], of: impl Fn(&(f64, f64)) -> f64) -> f64 {
+    let mut sorted: Vec<f64> = rates.iter().map(of).collect();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Tokens a second of so many clients together.
-fn rate(client: Client, clients: usize, temperature: f64, streamed: bool) -> Outcome<f64> {
+/// How many tokens so many clients together are given, and in how many seconds.
+fn texts(client: Client, clients: usize, temperature: f64, streamed: bool) -> Outcome<(f64, f64)> {
     let start = Instant::now();
     std::thread::scope(|scope| {
         let ask = |number: usize| {
@@ -64,5 +69,5 @@ fn rate(client: Client, clients: usize, temperature: f64, streamed: bool) -> Out
         }
         Ok(())
     })?;
-    Ok(clients as f64 * TEXTS as f64 * f64::from(TOKENS) / start.elapsed().as_secs_f64())
+    Ok((clients as f64 * TEXTS as f64 * f64::from(TOKENS), start.elapsed().as_secs_f64()))
 }

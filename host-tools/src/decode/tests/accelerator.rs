@@ -364,7 +364,9 @@ fn what_fails_elsewhere_is_told_to_every_text_of_a_batch() {
         let mut memory = vec![0u32; Batch::arena_len(&model, 64, 3).unwrap() / 4];
         let mut batch = Batch::new(&model, 64, 3, memory.as_mut_slice()).unwrap();
         let mut sessions = arenas.each_mut().map(|arena| Session::new(&model, arena.as_mut_slice(), Sampler::greedy()).unwrap());
-        sessions.iter_mut().for_each(|session| session.push_tokens(&TEXT[..4]).unwrap());
+        for session in &mut sessions {
+            session.push_tokens(&TEXT[..4]).unwrap();
+        }
         let mut parts: Vec<Part<'_, '_>> = sessions.iter_mut().map(|session| Part { session, count: 4, every: false }).collect();
         let told = Mutex::new([None; 3]);
         batch.feed(&mut parts, &|fed| told.lock().unwrap()[fed.part] = Some(fed.logits.map(drop))).unwrap();

@@ -83,7 +83,7 @@ mod sixteens {
         let (_, largest) = portable::argmax(&largest)?;
         let largest = rest.iter().fold(largest, |largest, value| if *value > largest { *value } else { largest });
         // A first value that is no number is below none, and equal to none.
-        let number = parts.iter().position(|part| part.iter().fold(false, |found, value| found | (*value == largest)));
+        let number = parts.iter().position(|part| part.iter().filter(|value| **value == largest).count() > 0);
         let first = 16 * number.unwrap_or(parts.len());
         let within = values.get(first..).unwrap_or(&[]).iter().position(|value| *value == largest);
         let at = within.map_or(0, |within| first + within);
