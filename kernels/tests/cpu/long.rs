@@ -33,8 +33,8 @@ pub(crate) fn one_and_many(
         let row: Row = (position % made.config.vocab_size, *position, 0);
         let one = decoder.step_at(row, 0)?;
         let (needed, reaches) = (decoder.plan().reach(*position), decoder.plan().reaches());
-        let farther = reaches.into_iter().filter(|reach| *reach > 0 && *reach >= needed);
-        for reach in farther.clone().take(1).chain(farther.last()) {
+        let mut farther = reaches.into_iter().filter(|reach| *reach > 0 && *reach >= needed);
+        for reach in farther.clone().take(1).chain(farther.next_back()) {
             if decoder.step_at(row, reach)? != one {
                 return Err(format!("{:?}, position {position}, reach {reach}: other logits than of one block", context.1));
             }
