@@ -1,7 +1,12 @@
 //! Writes a checkpoint of a known shape with made weights, in llama2.c's first format: something to measure with where no trained model of that size is at hand.
 //!
-//! Usage: `made-checkpoint SHAPE FILE`, SHAPE one of 15M, 42M, 110M, 1.1B, or ternary: a small one, whose matrices hold 0 and one value with either sign.
+//! Usage: `made-checkpoint SHAPE FILE`, SHAPE one of 15M, 42M, 110M, 1.1B, or ternary: a small one, whose matrices hold 0 and one value with either sign; or dormouse or
+//! dormouse-small: models of dormouse in its own format, as small as a chip has memory for and of the size `small`.
 
+#[path = "../../host-tools/examples/dormouse/made.rs"]
+mod dormouse;
+
+use dmexp::format::arch::dormouse::DormouseConfig;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
@@ -95,11 +100,18 @@ fn main() -> ExitCode {
         eprintln!("usage: made-checkpoint SHAPE FILE");
         return ExitCode::from(2);
     };
-    let Some((_, sizes)) = SHAPES.iter().find(|(name, _)| name == shape) else {
-        eprintln!("there is no shape {shape}; the shapes are 15M, 42M, 110M, 1.1B, ternary");
-        return ExitCode::from(2);
+    let written = match shape.as_str() {
+        "dormouse" => std::fs::write(file, dormouse::file(&dormouse::CHIP)),
+        "dormouse-small" => std::fs::write(file, dormouse::file(&DormouseConfig::DEFAULT)),
+        _ => match SHAPES.iter().find(|(name, _)| name == shape) {
+            Some((_, sizes)) => write(*sizes, shape == TERNARY, file),
+            None => {
+                eprintln!("there is no shape {shape}; the shapes are 15M, 42M, 110M, 1.1B, ternary, dormouse, dormouse-small");
+                return ExitCode::from(2);
+            }
+        },
     };
-    match write(*sizes, shape == TERNARY, file) {
+    match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cannot write {file}: {error}");

@@ -3,9 +3,9 @@
 #
 #   tests/device_check/run.sh [bits|measure|sanitize|hashes]...      without a word: bits, measure, sanitize
 #
-# bits      the logits of models/story.bin and of a made ternary model in every type of weights and of keys and values have the stored hashes, in every run; so has the text that the device chooses by
-#           itself, as a graph and without
-# measure   prefill and decoding of made models of 15M, 42M, 110M and 1.1B weights in bf16, beside what they should cost
+# bits      the logits of models/story.bin and of a made ternary model in every type of weights and of keys and values have the stored hashes, in every run, and so have those of a made model of dormouse
+#           in every type of weights and both ways of decoding; so has the text that the device chooses by itself, as a graph and without
+# measure   prefill and decoding of made models of 15M, 42M, 110M and 1.1B weights and of dormouse's size small in bf16, beside what they should cost
 # sanitize  NVIDIA's compute-sanitizer, where it is installed and runs, finds nothing
 # hashes    writes tests/device_check/hashes.txt anew, with the processor instead of a GPU
 #
@@ -28,13 +28,14 @@ fi
 dmexp=${DMEXP:-$programs/dmexp}
 made=${MADE:-$programs/made-checkpoint}
 budget=${BUDGET:-280}
-shapes=${SHAPES:-15M 42M 110M 1.1B}
+shapes=${SHAPES:-15M 42M 110M 1.1B dormouse-small}
 out=${OUT:-$(mktemp -d)} || exit 2
 device=(--device "${DEVICE:-cuda}")
 [ "${DEVICE:-cuda}" = cpu ] && device=()
 hashes=$here/hashes.txt
 failed=0
 tokens=$(seq -s, 1 37 9472 | tr ',' '\n' | awk '{ print $1 % 512 }' | paste -sd, -)
+bytes=$(seq -s, 7 29 1370 | tr ',' '\n' | awk '{ print $1 % 256 }' | paste -sd, -)
 
 wrong() {
   echo "WRONG: $*"
@@ -67,9 +68,15 @@ export_story() { # type of weights
   limited 60 "$dmexp" export run --quiet --no-golden "${source[@]}" --tokenizer "$models/story.tokenizer.bin" --dtype "$1" --out "$out/story.$1.dmexp"
 }
 
+export_mouse() { # type of weights
+  [ -e "$out/mouse.$1.dmexp" ] && return
+  [ -e "$out/mouse.f32" ] || limited 30 "$made" dormouse "$out/mouse.f32" || return
+  limited 60 "$dmexp" export run --quiet --no-golden --checkpoint "$out/mouse.f32" --dtype "$1" --format 2 --out "$out/mouse.$1.dmexp"
+}
+
 # Writes lines of `what hash` to found.txt.
 find_hashes() {
-  local dtype kv
+  local dtype kv decoding
   : > "$out/found.txt"
   for dtype in f32 f16 bf16 q8 q4 t2; do
     export_story "$dtype" || return
@@ -81,6 +88,14 @@ find_hashes() {
     # The text alone: what is said of the device is on the other stream.
     limited 60 bash -c '"$@" > "$0"' "$out/story.txt" "$dmexp" generate --export "$out/story.$dtype.dmexp" --prompt "Once upon a time" --temp 0 --steps 200 "${device[@]}" "$@" || return
     echo "story-$dtype $(sha256sum < "$out/story.txt" | cut -d' ' -f1)" >> "$out/found.txt"
+    export_mouse "$dtype" || return
+    for decoding in exact fast; do
+      rm -f "$out/logits.f32"
+      limited 60 "$dmexp" logits --export "$out/mouse.$dtype.dmexp" --tokens "$bytes" --decoding "$decoding" --out "$out/logits.f32" "${device[@]}" || return
+      echo "dormouse-$dtype-$decoding $(sha256sum < "$out/logits.f32" | cut -d' ' -f1)" >> "$out/found.txt"
+    done
+    limited 60 bash -c '"$@" > "$0"' "$out/story.txt" "$dmexp" generate --export "$out/mouse.$dtype.dmexp" --prompt "Once upon a time" --temp 0 --steps 40 "${device[@]}" "$@" || return
+    echo "dormouse-$dtype-text $(sha256sum < "$out/story.txt" | cut -d' ' -f1)" >> "$out/found.txt"
   done
 }
 
@@ -100,11 +115,13 @@ bits() {
 }
 
 measure() {
-  local shape
+  local shape as
   limited 20 "$dmexp" bench --costs bf16 && cat "$said"
   for shape in $shapes; do
+    as=(--tokenizer none)
+    [ "$shape" = dormouse-small ] && as=(--format 2)
     if limited 60 "$made" "$shape" "$out/made.bin" &&
-      limited 90 "$dmexp" export run --quiet --no-golden --checkpoint "$out/made.bin" --tokenizer none --dtype bf16 --out "$out/made-$shape.dmexp" &&
+      limited 90 "$dmexp" export run --quiet --no-golden --checkpoint "$out/made.bin" "${as[@]}" --dtype bf16 --out "$out/made-$shape.dmexp" &&
       limited 60 "$dmexp" bench --quiet --export "$out/made-$shape.dmexp" --pp 128 --tg 64 --repetitions 3 "${device[@]}"; then
       tee -a "$out/measured.txt" < "$said"
     elif [ $((budget - SECONDS)) -le 0 ]; then
@@ -117,23 +134,24 @@ measure() {
 }
 
 sanitize() {
-  local tool dtype status
+  local tool model status asked
   if ! command -v compute-sanitizer > /dev/null; then
     echo "NOT CHECKED: sanitize: compute-sanitizer is not installed"
     return
   fi
-  for dtype in bf16 q4; do
-    export_story "$dtype" || { wrong "sanitize, $dtype: $(reason)"; continue; }
+  for model in story.bf16 story.q4 mouse.q8; do
+    "export_${model%.*}" "${model#*.}" || { wrong "sanitize, $model: $(reason)"; continue; }
+    [ "${model%.*}" = story ] && asked=(--tokens 1,403,407,261,378 --kv q8) || asked=(--tokens 79,110,99,101,32)
     for tool in memcheck racecheck initcheck synccheck; do
-      limited 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$dmexp" logits --export "$out/story.$dtype.dmexp" --tokens 1,403,407,261,378 --kv q8 --out "$out/sanitized.f32" "${device[@]}"
+      limited 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$dmexp" logits --export "$out/$model.dmexp" "${asked[@]}" --out "$out/sanitized.f32" "${device[@]}"
       status=$?
       case $status in
-        0) echo "sanitize, $tool, $dtype: nothing found" ;;
+        0) echo "sanitize, $tool, $model: nothing found" ;;
         9)
-          cp "$said" "$out/sanitize-$tool-$dtype.txt"
-          wrong "sanitize, $tool, $dtype: $(grep -m 1 '=========.*[a-z]' "$said") (all of it: $out/sanitize-$tool-$dtype.txt)"
+          cp "$said" "$out/sanitize-$tool-$model.txt"
+          wrong "sanitize, $tool, $model: $(grep -m 1 '=========.*[a-z]' "$said") (all of it: $out/sanitize-$tool-$model.txt)"
           ;;
-        *) echo "NOT CHECKED: sanitize, $tool, $dtype: compute-sanitizer does not get through (status $status): $(reason)" ;;
+        *) echo "NOT CHECKED: sanitize, $tool, $model: compute-sanitizer does not get through (status $status): $(reason)" ;;
       esac
     done
   done
