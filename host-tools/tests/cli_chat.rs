@@ -212,7 +212,7 @@ fn ctrl_c_stops_the_answer_and_not_the_program() {
 }
 
 /// A conversation in a terminal: `script` (of util-linux) has one.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 struct Terminal {
     child: std::process::Child,
     keys: std::process::ChildStdin,
@@ -220,7 +220,7 @@ struct Terminal {
     seen: Vec<u8>,
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 impl Terminal {
     /// `None` where there is no such program.
     fn open(folder: &Path) -> Option<Self> {
@@ -270,7 +270,7 @@ impl Terminal {
     }
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn in_a_terminal_there_is_a_prompt_and_ctrl_c_and_ctrl_d_do_what_is_said() {
     let folder = folder();

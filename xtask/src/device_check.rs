@@ -26,7 +26,7 @@ const FILES: &[&str] = &["tests/device_check/run.sh", "tests/device_check/hashes
 /// The programs, and their packages.
 const PROGRAMS: &[(&str, &str)] = &[("dmexp", "dmexp-tools"), ("made-checkpoint", "dmexp-tests")];
 
-/// What a folder may weigh that is lent to a machine along with a checkout.
+/// What the folder may weigh: it is copied to another machine.
 const MOST_BYTES: u64 = 32 << 20;
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {

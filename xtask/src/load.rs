@@ -30,7 +30,7 @@ Parts, all of them by default:
   turns        The time to the first token of the fifth turn of a conversation, with what was computed before and without; and more
                conversations than there is memory for, each text compared
   prompts      The times of tokens while long prompts of others come in
-  connections  Many connections that ask nothing, and a request beside them
+  connections  Many connections that ask nothing: processor time beside them, and the time of a request when they are closed
 
 Options:
   --model NAME       stories260K, smollm2 (DMEXP_SMOLLM2 names its GGUF file), a .dmexp file, or s15, of made weights [default: s15]

@@ -168,17 +168,18 @@ impl Engine<'_, '_> {
     fn begin(&mut self, mut job: Job) {
         job.place = None;
         self.clock += 1;
-        let known = |slot: &Slot<'_>| slot.session.tokens().iter().zip(&job.tokens).take_while(|(a, b)| a == b).count();
+        let known = |slot: &Slot<'_>| match job.work {
+            Work::Generate(_) => slot.session.tokens().iter().zip(&job.tokens).take_while(|(a, b)| a == b).count(),
+            // The logits after every token are wanted, so all of them are fed.
+            Work::Logits => 0,
+        };
         // To keep a token is worth as much as the loss of four.
         let worth = |slot: &Slot<'_>| (5 * known(slot)).saturating_sub(slot.session.tokens().len());
         let free = self.slots.iter().enumerate().filter(|(_, slot)| slot.running.is_none());
         let Some((place, _)) = free.max_by_key(|(_, slot)| (worth(slot), Reverse(slot.used))) else { return };
         // The logits after the last token have to be computed, so at least that one is fed.
         let whole = job.tokens.len() - usize::from(!job.tokens.is_empty());
-        let kept = match job.work {
-            Work::Generate(_) => known(&self.slots[place]).min(whole),
-            Work::Logits => 0,
-        };
+        let kept = known(&self.slots[place]).min(whole);
         let Some(slot) = self.slots.get_mut(place) else { return };
         slot.used = self.clock;
         slot.session.truncate(kept as u32);

@@ -140,9 +140,10 @@ async fn serve(listener: TcpListener, server: Arc<Server>, mut ends: Ends) {
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = async {
-            // The semaphore is never closed.
-            let place = Arc::clone(&places).acquire_owned().await.ok();
-            (listener.accept().await, place)
+            // Nobody else takes places, so one that is free now still is when somebody comes; until then it counts as free. The semaphore is never closed.
+            drop(places.acquire().await);
+            let accepted = listener.accept().await;
+            (accepted, Arc::clone(&places).try_acquire_owned().ok())
         };
         let (accepted, place) = tokio::select! {
             accepted = accepted => accepted,

@@ -1,4 +1,4 @@
-//! Many connections that ask nothing, and a request beside them.
+//! Many connections that ask nothing, and a request when they are closed.
 
 use super::Load;
 use super::server::Server;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// How long a connection may take: the system's queue of a server that takes no more is full at some time.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Opens them, asks beside them, closes them and asks again.
+/// Opens them, looks at the server beside them, closes them and asks.
 pub(super) fn open(load: &Load, server: &Server) -> Outcome {
     let (mut open, mut refused) = (Vec::new(), 0);
     let begun = Instant::now();
@@ -24,7 +24,7 @@ pub(super) fn open(load: &Load, server: &Server) -> Outcome {
         }
     }
     let (opened, seconds) = (open.len(), begun.elapsed().as_secs_f64());
-    println!("connections: {opened} of {} opened in {seconds:.1} s, the system took no more of {refused}", load.connections);
+    println!("connections: {opened} of {} opened in {seconds:.1} s, {refused} were not taken", load.connections);
     let before = server.processor_seconds();
     std::thread::sleep(Duration::from_secs(2));
     if let (Some(before), Some(after)) = (before, server.processor_seconds()) {

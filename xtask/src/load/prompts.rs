@@ -21,19 +21,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Measures texts alone, and beside a client that sends one prompt after the other.
 pub(super) fn measure(load: &Load, server: &Server) -> Outcome {
     let wrong = |error: Failed| Failure::found_wrong(format!("a request has no answer: {error}"));
-    let (mut alone, mut beside, mut prompts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut alone, mut beside, mut prompts, mut number) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for _ in 0..load.rounds {
         alone.extend(texts(server.client).map_err(wrong)?);
         let over = AtomicBool::new(false);
         let found = std::thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let mut times = Times::default();
-                for number in 0.. {
-                    if over.load(Ordering::Relaxed) {
-                        break;
-                    }
+                while !over.load(Ordering::Relaxed) {
                     // Each begins with a token of its own, so that nothing of it is there.
                     let tokens: Vec<u64> = (0..PROMPT).map(|place| 3 + (number + place * (1 + number)) % 250).collect();
+                    number += 1;
                     completion("", 1, 1, 0.0).with("prompt", json!(tokens)).streamed().ask(server.client, &mut times)?;
                     std::thread::sleep(PAUSE);
                 }

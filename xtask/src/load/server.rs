@@ -19,8 +19,10 @@ pub(crate) struct Server {
 impl Server {
     /// `dmexp serve` with `model` and these words, at a free port.
     pub(crate) fn start(model: &Path, words: &[String]) -> Outcome<Self> {
-        let template = paths::root().join("target/models/load.template");
-        std::fs::write(&template, TEMPLATE)
+        let folder = paths::root().join("target/models");
+        let template = folder.join("load.template");
+        std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(&template, TEMPLATE))
             .map_err(|error| Failure::cannot_run(format!("cannot write {}: {error}", template.display())))?;
         let mut command = models::dmexp()?;
         command.args(["serve", "--port", "0", "--quiet", "--export"]).arg(model).arg("--chat-template").arg(template).args(words);

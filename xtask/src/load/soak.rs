@@ -90,7 +90,7 @@ pub(super) fn run(load: &Load, server: &Server) -> Outcome {
     report(load, clients, (done, seconds), &mut all);
     print_memory(&memory);
     match all.example {
-        Some(example) => Err(Failure::found_wrong(format!("not every text is what it is alone: {example}"))),
+        Some(example) => Err(Failure::found_wrong(format!("not every request has the answer that it has alone: {example}"))),
         None => Ok(()),
     }
 }

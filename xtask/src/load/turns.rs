@@ -28,8 +28,8 @@ pub(super) fn measure(load: &Load, server: &Server) -> Outcome {
             let (said, first) = answer(server.client, &messages)?;
             if turn + 1 == TURNS {
                 kept.push(first);
-                // As long, and different from its first word on.
-                messages[0]["content"] = Value::from(user(round + 10_000, 0));
+                // As long, and different from its first words on.
+                messages[0]["content"] = Value::from(user(round, 0).replace(": ", "; "));
                 anew.push(answer(server.client, &messages)?.1);
             }
             messages.push(json!({ "role": "assistant", "content": text(&said) }));
