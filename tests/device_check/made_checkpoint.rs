@@ -1,6 +1,6 @@
 //! Writes a checkpoint of a known shape with made weights, in llama2.c's first format: something to measure with where no trained model of that size is at hand.
 //!
-//! Usage: `made-checkpoint SHAPE FILE`, SHAPE one of 15M, 42M, 110M, 1.1B, or ternary: a small one, whose matrices hold 0 and one value with either sign; or dormouse or
+//! Usage: `made-checkpoint SHAPE FILE`, SHAPE one of 15M, 42M, 110M, 1.1B; or long: a small one with many positions; or ternary: one, whose matrices hold 0 and one value with either sign; or dormouse or
 //! dormouse-small: models of dormouse in its own format, as small as a chip has memory for and of the size `small`.
 
 #[path = "../../host-tools/examples/dormouse/made.rs"]
@@ -19,6 +19,7 @@ const SHAPES: &[(&str, Shape)] = &[
     ("42M", [512, 1376, 8, 8, 8, 32_000, 1024]),
     ("110M", [768, 2048, 12, 12, 12, 32_000, 1024]),
     ("1.1B", [2048, 5632, 22, 32, 4, -32_000, 2048]),
+    ("long", [64, 96, 1, 4, 2, 512, 2304]),
     (TERNARY, [72, 136, 2, 4, 2, 512, 256]),
 ];
 
@@ -106,7 +107,7 @@ fn main() -> ExitCode {
         _ => match SHAPES.iter().find(|(name, _)| name == shape) {
             Some((_, sizes)) => write(*sizes, shape == TERNARY, file),
             None => {
-                eprintln!("there is no shape {shape}; the shapes are 15M, 42M, 110M, 1.1B, ternary, dormouse, dormouse-small");
+                eprintln!("there is no shape {shape}; the shapes are 15M, 42M, 110M, 1.1B, long, ternary, dormouse, dormouse-small");
                 return ExitCode::from(2);
             }
         },

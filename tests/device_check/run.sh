@@ -1,10 +1,11 @@
 #!/bin/bash
 # Everything that a machine with a GPU is asked for, in one command of less than five minutes: bits, speed, memory errors and races.
 #
-#   tests/device_check/run.sh [bits|measure|sanitize|hashes]...      without a word: bits, measure, sanitize
+#   tests/device_check/run.sh [bits|steps|measure|sanitize|hashes]...      without a word: bits, steps, measure, sanitize
 #
 # bits      the logits of models/story.bin and of a made ternary model in every type of weights and of keys and values have the stored hashes, in every run, and so have those of a made model of dormouse
 #           in every type of weights and both ways of decoding; so has the text that the device chooses by itself, as a graph and without
+# steps     the logits of positions that are computed one by one are those of this machine's processor, in every type of weights and of keys and values, and far behind
 # measure   prefill and decoding of made models of 15M, 42M, 110M and 1.1B weights and of dormouse's size small in bf16, beside what they should cost
 # sanitize  NVIDIA's compute-sanitizer, where it is installed and runs, finds nothing
 # hashes    writes tests/device_check/hashes.txt anew, with the processor instead of a GPU
@@ -30,6 +31,8 @@ made=${MADE:-$programs/made-checkpoint}
 budget=${BUDGET:-280}
 shapes=${SHAPES:-15M 42M 110M 1.1B dormouse-small}
 out=${OUT:-$(mktemp -d)} || exit 2
+# The driver compiles the kernels once, not in every program; its own place for them may not be writable.
+export CUDA_CACHE_PATH=${CUDA_CACHE_PATH:-$out/kernels}
 device=(--device "${DEVICE:-cuda}")
 [ "${DEVICE:-cuda}" = cpu ] && device=()
 hashes=$here/hashes.txt
@@ -82,7 +85,7 @@ find_hashes() {
     export_story "$dtype" || return
     for kv in f32 f16 q8; do
       rm -f "$out/logits.f32"
-      limited 60 "$dmexp" logits --export "$out/story.$dtype.dmexp" --tokens "$tokens" --kv "$kv" --out "$out/logits.f32" "${device[@]}" || return
+      limited 60 "$dmexp" logits --export "$out/story.$dtype.dmexp" --tokens "$tokens" --kv "$kv" --out "$out/logits.f32" "${device[@]}" "$@" || return
       echo "logits-$dtype-$kv $(sha256sum < "$out/logits.f32" | cut -d' ' -f1)" >> "$out/found.txt"
     done
     # The text alone: what is said of the device is on the other stream.
@@ -91,7 +94,7 @@ find_hashes() {
     export_mouse "$dtype" || return
     for decoding in exact fast; do
       rm -f "$out/logits.f32"
-      limited 60 "$dmexp" logits --export "$out/mouse.$dtype.dmexp" --tokens "$bytes" --decoding "$decoding" --out "$out/logits.f32" "${device[@]}" || return
+      limited 60 "$dmexp" logits --export "$out/mouse.$dtype.dmexp" --tokens "$bytes" --decoding "$decoding" --out "$out/logits.f32" "${device[@]}" "$@" || return
       echo "dormouse-$dtype-$decoding $(sha256sum < "$out/logits.f32" | cut -d' ' -f1)" >> "$out/found.txt"
     done
     limited 60 bash -c '"$@" > "$0"' "$out/story.txt" "$dmexp" generate --export "$out/mouse.$dtype.dmexp" --prompt "Once upon a time" --temp 0 --steps 40 "${device[@]}" "$@" || return
@@ -105,13 +108,44 @@ bits() {
     more=()
     [ "$run" = "second run" ] && [ ${#device[@]} -gt 0 ] && more=(--no-graph)
     if ! find_hashes "${more[@]}"; then
-      wrong "bits, $run, after $(wc -l < "$out/found.txt") of $(wc -l < "$hashes") hashes: $(reason)"
+      if [ "$SECONDS" -ge "$budget" ]; then
+        echo "NOT CHECKED: bits, $run, after $(wc -l < "$out/found.txt") of $(wc -l < "$hashes") hashes: $(reason)"
+      else
+        wrong "bits, $run, after $(wc -l < "$out/found.txt") of $(wc -l < "$hashes") hashes: $(reason)"
+      fi
     elif cmp -s "$hashes" "$out/found.txt"; then
       echo "bits, $run: $(wc -l < "$hashes") hashes are those of the runtime"
     else
       wrong "bits, $run: others than in hashes.txt are $(diff "$hashes" "$out/found.txt" | awk '/^>/ { print $2 }' | paste -sd' ' -)"
     fi
   done
+}
+
+# Positions one by one, to the bit, against this machine's processor: a step has other kernels than a block of positions, which bits feeds.
+one_by_one() { # name, file, tokens, positions, type of keys and values
+  if limited 60 "$dmexp" compare --quiet --export "$2" --tokens "$3" --positions "$4" --greedy 0 --kv "$5" --device "${DEVICE:-cuda}"; then
+    echo "steps, $1: $(reason)"
+  elif [ "$SECONDS" -ge "$budget" ]; then
+    echo "NOT CHECKED: steps, $1: $(reason)"
+  else
+    wrong "steps, $1: $(reason)"
+  fi
+}
+
+steps() {
+  local pair kv long
+  for pair in f32:f32 f16:f16 bf16:q8 q8:f32 q4:f16 t2:q8; do
+    export_story "${pair%:*}" || { wrong "steps, ${pair%:*}: $(reason)"; continue; }
+    one_by_one "$pair" "$out/story.${pair%:*}.dmexp" "$tokens" 256 "${pair#*:}"
+  done
+  # Behind so many positions attention is spread over several launches.
+  long=$(seq 1 1100 | awk '{ print $1 * 37 % 512 }' | paste -sd, -)
+  if ! { limited 20 "$made" long "$out/long.bin" &&
+    limited 60 "$dmexp" export run --quiet --no-golden --checkpoint "$out/long.bin" --tokenizer none --dtype f32 --out "$out/long.dmexp"; }; then
+    wrong "steps, long: $(reason)"
+    return
+  fi
+  for kv in f32 f16 q8; do one_by_one "long:$kv" "$out/long.dmexp" "$long" 1100 "$kv"; done
 }
 
 measure() {
@@ -141,13 +175,19 @@ sanitize() {
   fi
   for model in story.bf16 story.q4 mouse.q8; do
     "export_${model%.*}" "${model#*.}" || { wrong "sanitize, $model: $(reason)"; continue; }
-    [ "${model%.*}" = story ] && asked=(--tokens 1,403,407,261,378 --kv q8) || asked=(--tokens 79,110,99,101,32)
+    # A prompt is read at once, and then come steps and the device's own choices.
+    asked=(--prompt "Once upon a time" --temp 0 --steps 12)
+    [ "${model%.*}" = story ] && asked+=(--kv q8)
     for tool in memcheck racecheck initcheck synccheck; do
-      limited 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$dmexp" logits --export "$out/$model.dmexp" "${asked[@]}" --out "$out/sanitized.f32" "${device[@]}"
+      limited 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$dmexp" generate --export "$out/$model.dmexp" "${asked[@]}" "${device[@]}"
       status=$?
       case $status in
         0) echo "sanitize, $tool, $model: nothing found" ;;
         9)
+          if grep -q 'Device not supported' "$said"; then
+            echo "NOT CHECKED: sanitize, $tool, $model: $(grep -m 1 'Device not supported' "$said")"
+            continue
+          fi
           cp "$said" "$out/sanitize-$tool-$model.txt"
           wrong "sanitize, $tool, $model: $(grep -m 1 '=========.*[a-z]' "$said") (all of it: $out/sanitize-$tool-$model.txt)"
           ;;
@@ -169,17 +209,18 @@ if [ ${#device[@]} -gt 0 ]; then
     echo "there is no nvidia-smi; whether there is a driver is seen in what follows"
   fi
 fi
-[ $# -gt 0 ] || set -- bits measure sanitize
+[ $# -gt 0 ] || set -- bits steps measure sanitize
 for part in "$@"; do
   case $part in
     bits) bits ;;
+    steps) steps ;;
     measure) measure ;;
     sanitize) sanitize ;;
     hashes)
       device=()
       find_hashes && cp "$out/found.txt" "$hashes" || wrong "hashes: $(reason)"
       ;;
-    *) echo "there is no part $part: bits, measure, sanitize, hashes"; exit 2 ;;
+    *) echo "there is no part $part: bits, steps, measure, sanitize, hashes"; exit 2 ;;
   esac
 done
 echo "$SECONDS s; kept: $out"

@@ -41,7 +41,7 @@ fn tool(folder: &Path, name: &str, script: &str) {
 #[test]
 fn the_stored_hashes_are_those_of_the_runtime() {
     let (out, tools) = (folder(), folder());
-    let ran = run(out.path(), tools.path(), &["bits"], &[]);
+    let ran = run(out.path(), tools.path(), &["bits"], &[("BUDGET", "3000")]);
     assert_eq!(ran.status, Some(0), "{}", ran.said);
     assert_eq!(ran.said.matches("42 hashes are those of the runtime").count(), 2, "{}", ran.said);
 }
@@ -79,7 +79,7 @@ fn whatever_goes_wrong_is_said_in_one_line() {
     assert!(ran.said.contains("1.1B") && ran.said.contains("made-ternary") && ran.said.contains("decode 64"), "{}", ran.said);
     assert_eq!(
         ran.lines("WRONG"),
-        ["WRONG: measure, none: there is no shape none; the shapes are 15M, 42M, 110M, 1.1B, ternary, dormouse, dormouse-small"]
+        ["WRONG: measure, none: there is no shape none; the shapes are 15M, 42M, 110M, 1.1B, long, ternary, dormouse, dormouse-small"]
     );
     assert_eq!(ran.status, Some(1), "{}", ran.said);
     // No driver, and a program that does not run.

@@ -32,6 +32,8 @@ std::map<Address, Allocation> memory;
 size_t in_use = 0;
 long launched = 0;
 int lost = 0;
+std::map<std::string, unsigned> most_threads; // of a block, as the PTX says
+std::map<void *, unsigned> granted;           // dynamic shared memory that was asked for
 
 long setting(const char *name, long otherwise) {
     const char *text = getenv(name);
@@ -106,6 +108,8 @@ int check_ptx(const char *image, std::string &log) {
             log = "the parameters of " + kernel.name + " are others in the PTX than in the source";
             return INVALID_PTX;
         }
+        size_t bound = ptx.find(".maxntid ", ptx.find(".entry " + kernel.name + "("));
+        most_threads[kernel.name] = bound == std::string::npos ? 1024 : (unsigned)strtoul(ptx.c_str() + bound + 9, nullptr, 10);
     }
     return OK;
 }
@@ -232,13 +236,20 @@ API cuModuleGetFunction(void **function, void *, const char *name) {
         if (kernel.name == name) { *function = (void *)&kernel; return OK; }
     return NOT_FOUND;
 }
-API cuFuncSetAttribute(void *, int, int value) { return value >= 0 && value <= 227 * 1024 ? OK : INVALID; }
+API cuFuncSetAttribute(void *function, int attribute, int value) {
+    GUARD;
+    if (value < 0 || value > 227 * 1024) return INVALID;
+    if (attribute == 8) granted[function] = (unsigned)value; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    return OK;
+}
 API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
                    void **args, void **) {
     GUARD; ALIVE;
     const Entry *kernel = (const Entry *)function;
     unsigned threads = bx * by * bz;
-    if (!gx || !gy || !gz || !threads || threads > 1024 || shared > 227 * 1024) return INVALID;
+    auto asked = granted.find(function);
+    if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || !threads || threads > most_threads[kernel->name]) return INVALID;
+    if (shared > (asked == granted.end() ? 48u * 1024 : asked->second)) return INVALID;
     auto values = std::make_shared<std::vector<std::vector<char>>>();
     for (size_t i = 0; i < kernel->sizes.size(); i++) {
         values->emplace_back((char *)args[i], (char *)args[i] + kernel->sizes[i]);
