@@ -104,13 +104,13 @@ fn main() -> ExitCode {
     let written = match shape.as_str() {
         "dormouse" => std::fs::write(file, dormouse::file(&dormouse::CHIP)),
         "dormouse-small" => std::fs::write(file, dormouse::file(&DormouseConfig::DEFAULT)),
-        _ => match SHAPES.iter().find(|(name, _)| name == shape) {
-            Some((_, sizes)) => write(*sizes, shape == TERNARY, file),
-            None => {
+        _ => {
+            let Some((_, sizes)) = SHAPES.iter().find(|(name, _)| name == shape) else {
                 eprintln!("there is no shape {shape}; the shapes are 15M, 42M, 110M, 1.1B, long, ternary, dormouse, dormouse-small");
                 return ExitCode::from(2);
-            }
-        },
+            };
+            write(*sizes, shape == TERNARY, file)
+        }
     };
     match written {
         Ok(()) => ExitCode::SUCCESS,

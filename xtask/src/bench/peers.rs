@@ -80,7 +80,7 @@ pub(super) fn main(pattern: &str, list: bool, json: Option<PathBuf>) -> Outcome 
                 let [ours, llama, candle] = &mut case.runs;
                 ours.push(dmexp(&files, threads)?);
                 let builds = peers.llama.iter().map(|python| of_peer(&mut llama_cpp(python, &files, threads), threads));
-                llama.extend(builds.collect::<Outcome<Vec<Run>>>()?.into_iter().reduce(better));
+                llama.extend(builds.collect::<Outcome<Vec<Run>>>()?.into_iter().reduce(|one, other| better(&one, &other)));
                 candle
                     .extend(peers.candle.as_deref().map(|program| of_peer(&mut of_candle(program, &files, threads), threads)).transpose()?);
             }
@@ -145,7 +145,7 @@ fn of_peer(command: &mut Command, threads: usize) -> Outcome<Run> {
 }
 
 /// The better figure of two runs, for each.
-fn better(one: Run, other: Run) -> Run {
+fn better(one: &Run, other: &Run) -> Run {
     let least = |one: Option<f64>, other: Option<f64>| [one, other].into_iter().flatten().min_by(f64::total_cmp);
     let mut rates = one.rates;
     for (rate, other) in rates.iter_mut().zip(other.rates) {
@@ -214,7 +214,7 @@ mod tests {
     fn of_two_builds_the_better_figures_count() {
         let one = Run { rates: [Some(1.0), Some(5.0), None], shares: [None; 3], first_token_ms: Some(30.0), peak_bytes: None };
         let other = Run { rates: [Some(2.0), Some(4.0), Some(3.0)], shares: [None; 3], first_token_ms: Some(20.0), peak_bytes: Some(7.0) };
-        let both = better(one, other);
+        let both = better(&one, &other);
         assert_eq!(both.rates, [Some(2.0), Some(5.0), Some(3.0)]);
         assert_eq!((both.first_token_ms, both.peak_bytes), (Some(20.0), Some(7.0)));
     }
