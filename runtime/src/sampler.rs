@@ -11,6 +11,7 @@ mod rank;
 mod tests;
 
 use crate::format::{Error, Rule, SamplingKey};
+use crate::ops::math::exp;
 use crate::ops::{self, check::all_finite, chip};
 use rank::Ranking;
 
@@ -286,11 +287,20 @@ pub fn argmax(logits: &[f32]) -> Option<(u32, f32)> {
 /// Logits to probabilities. `highest` is the largest logit: dividing by a positive number keeps it the largest.
 #[inline(never)]
 fn softmax(logits: &mut [f32], temperature: f32, highest: f32) {
-    chip::divide(logits, temperature);
-    chip::exp_minus(logits, highest / temperature);
+    let highest = highest / temperature;
     // One after the other: this sum is llama2.c's, not the canonical one.
-    let sum = logits.iter().fold(0.0, |sum, value| sum + value);
-    chip::divide(logits, sum);
+    let sum = if cfg!(x86_64_host) {
+        chip::divide(logits, temperature);
+        chip::exp_minus(logits, highest);
+        logits.iter().fold(0.0, |sum, value| sum + value)
+    } else {
+        // The same in less code: a chip tells few tokens a second.
+        logits.iter_mut().fold(0.0, |sum, logit| {
+            *logit = exp(*logit / temperature - highest);
+            sum + *logit
+        })
+    };
+    logits.iter_mut().for_each(|probability| *probability /= sum);
 }
 
 /// The first token whose cumulated probability is above `coin`, else the last.

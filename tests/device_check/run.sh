@@ -10,7 +10,7 @@
 # sanitize  NVIDIA's compute-sanitizer, where it is installed and runs, finds nothing
 # hashes    writes tests/device_check/hashes.txt anew, with the processor instead of a GPU
 #
-# It takes NVIDIA's driver, bash, coreutils, diffutils and awk, and two programs, but no network and no toolchain: `cargo xtask device-check` builds the programs and puts them with all else that is needed
+# It takes NVIDIA's driver, bash, coreutils, diffutils, grep and awk, and two programs, but no network and no toolchain: `cargo xtask device-check` builds the programs and puts them with all else that is needed
 # into target/device-check, whose copy of this file runs on any machine with the same C library or a newer one. In the repository it takes those of target/release.
 #
 # DMEXP and MADE name the programs, DEVICE the device (default: cuda; the word cpu takes none), OUT the folder for what is kept (default: a new one), BUDGET the seconds that all may take together

@@ -67,9 +67,9 @@ fn what_a_sanitizer_finds_and_what_keeps_it_from_looking_are_told_apart() {
     let ran = sanitize("echo '========= Error: Device not supported'; exit 1", &[]);
     assert_eq!((ran.status, ran.lines("NOT CHECKED: sanitize, ").len()), (Some(0), 12), "{}", ran.said);
     assert!(ran.said.contains("(status 1): ========= Error: Device not supported"), "{}", ran.said);
-    let ran = sanitize("sleep 20", &[("BUDGET", "3")]);
+    let ran = sanitize("sleep 20", &[("BUDGET", "8")]);
     assert_eq!((ran.status, ran.lines("NOT CHECKED: sanitize, ").len()), (Some(0), 12), "{}", ran.said);
-    assert!(ran.said.contains("it was stopped after ") && ran.said.contains("the 3 s of BUDGET are over"), "{}", ran.said);
+    assert!(ran.said.contains("it was stopped after ") && ran.said.contains("the 8 s of BUDGET are over"), "{}", ran.said);
 }
 
 #[test]

@@ -42,6 +42,8 @@ fn test(name: &str, variables: &[(&str, &OsStr)]) -> Outcome {
         "--workspace",
         "--exclude",
         "dmexp-references",
+        "--exclude",
+        "dmexp-train",
         "--test",
         "cli_serve_api",
     ]);

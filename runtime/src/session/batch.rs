@@ -90,7 +90,7 @@ impl<'a> Batch<'a> {
 
     /// Feeds what `parts` say, and gives logits to `each`: those after a session's last known token, or after every token that was fed, where that was asked for.
     ///
-    /// It is called once for each, on any of the model's threads and on several at a time, in any order: what is done with logits is shared as the computation is.
+    /// It is called once for each (where an accelerator fails, an error may follow), on any of the model's threads and on several at a time, in any order: what is done with logits is shared as the computation is.
     ///
     /// A session that was fed all that it knew waits for [`Session::push_tokens`].
     ///

@@ -29,7 +29,7 @@ fn the_levels_of_this_machine() {
 fn rows_of_floats() {
     let mut rng = Rng::new(41);
     for n in 1..1000usize {
-        let rows = 1 + n % 6;
+        let rows = 1 + n % 11;
         let (w, x) = (rng.floats(rows * n), rng.floats(n));
         let (f16, bf16) = (halves(&w), w.iter().map(|x| half::bf16::from_f32(*x).to_bits()).collect::<Vec<_>>());
         let (mut f32s, mut f16s, mut bf16s) = (vec![0.0; rows], vec![0.0; rows], vec![0.0; rows]);
@@ -70,7 +70,7 @@ fn rows_of_integers() {
     for n in 1..1000usize {
         let group = [32, 32, 64, 0, 8, 40][n % 6];
         let group = if group as usize <= n { group } else { 0 };
-        let rows = 1 + n % 3;
+        let rows = 1 + n % 11;
         // As large as they get, at times: then every code is the largest or nearly.
         let x: Vec<f32> = rng.floats(n).iter().map(|x| if n % 5 == 0 { x.signum() * (1.0 - x.abs() * 1e-3) } else { *x }).collect();
         for dtype in [DType::Q8, DType::Q4] {
