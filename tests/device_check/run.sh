@@ -45,6 +45,15 @@ wrong() {
   failed=1
 }
 
+# What did not come to its end: a fault, or no time left for it.
+stopped() {
+  if [ "$SECONDS" -ge "$budget" ]; then
+    echo "NOT CHECKED: $*"
+  else
+    wrong "$*"
+  fi
+}
+
 # Runs a program for not more than so many seconds, nor than are left; what it prints goes to the file $said, whose end is in the message when it fails.
 said=$out/said.txt
 limited() {
@@ -108,11 +117,7 @@ bits() {
     more=()
     [ "$run" = "second run" ] && [ ${#device[@]} -gt 0 ] && more=(--no-graph)
     if ! find_hashes "${more[@]}"; then
-      if [ "$SECONDS" -ge "$budget" ]; then
-        echo "NOT CHECKED: bits, $run, after $(wc -l < "$out/found.txt") of $(wc -l < "$hashes") hashes: $(reason)"
-      else
-        wrong "bits, $run, after $(wc -l < "$out/found.txt") of $(wc -l < "$hashes") hashes: $(reason)"
-      fi
+      stopped "bits, $run, after $(wc -l < "$out/found.txt") of $(wc -l < "$hashes") hashes: $(reason)"
     elif cmp -s "$hashes" "$out/found.txt"; then
       echo "bits, $run: $(wc -l < "$hashes") hashes are those of the runtime"
     else
@@ -125,24 +130,22 @@ bits() {
 one_by_one() { # name, file, tokens, positions, type of keys and values
   if limited 60 "$dmexp" compare --quiet --export "$2" --tokens "$3" --positions "$4" --greedy 0 --kv "$5" --device "${DEVICE:-cuda}"; then
     echo "steps, $1: $(reason)"
-  elif [ "$SECONDS" -ge "$budget" ]; then
-    echo "NOT CHECKED: steps, $1: $(reason)"
   else
-    wrong "steps, $1: $(reason)"
+    stopped "steps, $1: $(reason)"
   fi
 }
 
 steps() {
   local pair kv long
   for pair in f32:f32 f16:f16 bf16:q8 q8:f32 q4:f16 t2:q8; do
-    export_story "${pair%:*}" || { wrong "steps, ${pair%:*}: $(reason)"; continue; }
+    export_story "${pair%:*}" || { stopped "steps, ${pair%:*}: $(reason)"; continue; }
     one_by_one "$pair" "$out/story.${pair%:*}.dmexp" "$tokens" 256 "${pair#*:}"
   done
   # Behind so many positions attention is spread over several launches.
   long=$(seq 1 1100 | awk '{ print $1 * 37 % 512 }' | paste -sd, -)
   if ! { limited 20 "$made" long "$out/long.bin" &&
     limited 60 "$dmexp" export run --quiet --no-golden --checkpoint "$out/long.bin" --tokenizer none --dtype f32 --out "$out/long.dmexp"; }; then
-    wrong "steps, long: $(reason)"
+    stopped "steps, long: $(reason)"
     return
   fi
   for kv in f32 f16 q8; do one_by_one "long:$kv" "$out/long.dmexp" "$long" 1100 "$kv"; done
@@ -158,10 +161,8 @@ measure() {
       limited 90 "$dmexp" export run --quiet --no-golden --checkpoint "$out/made.bin" "${as[@]}" --dtype bf16 --out "$out/made-$shape.dmexp" &&
       limited 60 "$dmexp" bench --quiet --export "$out/made-$shape.dmexp" --pp 128 --tg 64 --repetitions 3 "${device[@]}"; then
       tee -a "$out/measured.txt" < "$said"
-    elif [ $((budget - SECONDS)) -le 0 ]; then
-      echo "NOT CHECKED: measure, $shape: $(reason)"
     else
-      wrong "measure, $shape: $(reason)"
+      stopped "measure, $shape: $(reason)"
     fi
     rm -f "$out/made.bin" "$out/made-$shape.dmexp"
   done
@@ -174,7 +175,7 @@ sanitize() {
     return
   fi
   for model in story.bf16 story.q4 mouse.q8; do
-    "export_${model%.*}" "${model#*.}" || { wrong "sanitize, $model: $(reason)"; continue; }
+    "export_${model%.*}" "${model#*.}" || { stopped "sanitize, $model: $(reason)"; continue; }
     # A prompt is read at once, and then come steps and the device's own choices.
     asked=(--prompt "Once upon a time" --temp 0 --steps 12)
     [ "${model%.*}" = story ] && asked+=(--kv q8)
