@@ -300,7 +300,9 @@ fn softmax(logits: &mut [f32], temperature: f32, highest: f32) {
             sum + *logit
         })
     };
-    logits.iter_mut().for_each(|probability| *probability /= sum);
+    for probability in logits {
+        *probability /= sum;
+    }
 }
 
 /// The first token whose cumulated probability is above `coin`, else the last.
