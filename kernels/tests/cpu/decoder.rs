@@ -150,14 +150,11 @@ impl Decoder {
     }
 
     fn write_words(&mut self, piece: usize, words: &[u32]) -> Outcome<()> {
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.device.write(self.addresses[piece], &bytes)
+        self.device.write_words(self.addresses[piece], words)
     }
 
     pub(crate) fn words(&mut self, piece: usize, count: usize) -> Outcome<Vec<u32>> {
-        let mut bytes = vec![0; 4 * count];
-        self.device.read(self.addresses[piece], &mut bytes)?;
-        Ok(bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
+        self.device.words(self.addresses[piece], count)
     }
 
     pub(crate) const fn plan(&self) -> &Plan {

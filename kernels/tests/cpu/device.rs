@@ -118,6 +118,17 @@ impl Device {
         self.hear(bytes)
     }
 
+    pub(crate) fn write_words(&mut self, address: u64, words: &[u32]) -> Outcome<()> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.write(address, &bytes)
+    }
+
+    pub(crate) fn words(&mut self, address: u64, count: usize) -> Outcome<Vec<u32>> {
+        let mut bytes = vec![0; 4 * count];
+        self.read(address, &mut bytes)?;
+        Ok(bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
+    }
+
     /// The order of threads in launches from now on: 0 forwards, 1 backwards, else one made of this seed.
     pub(crate) fn order(&mut self, order: u32) -> Outcome<()> {
         self.tell(&[b"o", &order.to_le_bytes()])
