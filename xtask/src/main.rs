@@ -3,6 +3,7 @@
 mod bench;
 mod bits;
 mod board;
+mod book;
 mod c;
 mod clients;
 mod demo;
@@ -84,6 +85,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
         summary: "Hold the dependencies to the licences, sources and advisories of deny.toml",
         help: deny::HELP,
         run: deny::main,
+    },
+    Subcommand {
+        name: "book",
+        summary: "Check the links of every document and build docs/ as web pages",
+        help: book::HELP,
+        run: book::main,
     },
     Subcommand { name: "sbom", summary: "Print the bill of materials of a package", help: sbom::HELP, run: sbom::main },
     Subcommand {

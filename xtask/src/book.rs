@@ -1,0 +1,117 @@
+//! `cargo xtask book`: checks the links of every document and builds `docs/` as a book of web pages, with mdBook. The step `book` of `test` does the same.
+
+mod links;
+
+use crate::failure::{Failure, Outcome};
+use crate::{paths, process};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const HELP: &str = "\
+Usage: cargo xtask book [OPTIONS]
+
+Checks every document (*.md) of the repository: each link leads to a file and a heading that are there, each path that a text names
+is there, and every page of docs/ is in docs/SUMMARY.md. Then builds the pages into target/book with mdBook, which is built
+from crates.io into target/tools where it is missing (some 80 seconds of one processor). Links to other sites are not followed.
+
+Options:
+  --check   The documents alone: builds nothing and needs no network
+  --open    Opens the book in a browser
+";
+
+/// The version of mdBook that pages are built with.
+const MDBOOK: &str = "0.5.4";
+
+pub(crate) fn main(words: Vec<OsString>) -> Outcome {
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(words);
+    let (mut check_alone, mut open) = (false, false);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("check") => check_alone = true,
+            Long("open") => open = true,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    if check_alone && open {
+        return Err(Failure::cannot_run("--check builds no book that --open could show; leave one of them out"));
+    }
+    check_documents()?;
+    if check_alone {
+        return Ok(());
+    }
+    let first_page = build(&mdbook()?)?;
+    println!("{}", first_page.display());
+    if open { process::run(Command::new(browser()).arg(first_page)) } else { Ok(()) }
+}
+
+/// The step of `test`: documents are checked everywhere, and the book is built where mdBook is or can be had.
+pub(crate) fn check() -> Outcome {
+    check_documents()?;
+    match mdbook() {
+        Ok(program) => build(&program).map(drop),
+        Err(failure) => {
+            println!("the book was NOT built, mdBook cannot be had here: {failure}");
+            Ok(())
+        }
+    }
+}
+
+/// Refuses links and paths that lead nowhere, with each of them.
+fn check_documents() -> Outcome {
+    let documents = links::documents(paths::root())?;
+    let complaints = links::complaints(paths::root(), &documents);
+    if complaints.is_empty() {
+        println!("{} documents: every link and path leads somewhere", documents.len());
+        return Ok(());
+    }
+    Err(Failure::found_wrong(format!("{}\n{} links or paths lead nowhere", complaints.join("\n"), complaints.len())))
+}
+
+/// The program: the one on PATH if it has the right version, or our own, built now if need be.
+fn mdbook() -> Outcome<PathBuf> {
+    let right = |program: &Path| process::capture(Command::new(program).arg("--version")).is_ok_and(|said| said.trim().ends_with(MDBOOK));
+    if let Some(found) = process::on_path("mdbook").filter(|found| right(found)) {
+        return Ok(found);
+    }
+    let root = paths::tools().join("mdbook");
+    let program = root.join("bin/mdbook");
+    if right(&program) {
+        return Ok(program);
+    }
+    println!("building mdBook {MDBOOK} into target/tools");
+    let mut install = process::cargo();
+    // Unoptimised and without debug information it is built in half the time, and this book is small.
+    install.current_dir(paths::root()).env("CARGO_PROFILE_DEV_DEBUG", "0").args(["install", "--quiet", "--locked", "--debug", "--force"]);
+    install.args(["mdbook", "--version", MDBOOK, "--no-default-features", "--features", "search", "--root"]).arg(&root);
+    process::capture(&mut install)?;
+    Ok(program)
+}
+
+/// Builds the book and returns its first page. A warning of mdBook is a fault.
+fn build(mdbook: &Path) -> Outcome<PathBuf> {
+    let (source, book) = (paths::root().join("target/book-source"), paths::root().join("target/book"));
+    links::copy_for_book(paths::root(), &source, env!("CARGO_PKG_REPOSITORY"))?;
+    let output = Command::new(mdbook)
+        .env("MDBOOK_LOG", "warn")
+        .args(["build", "--dest-dir"])
+        .arg(&book)
+        .arg(&source)
+        .output()
+        .map_err(|error| Failure::cannot_run(format!("cannot start {}: {error}", mdbook.display())))?;
+    let said = process::said(&output);
+    if !output.status.success() || said.contains("WARN") || said.contains("ERROR") {
+        return Err(Failure::found_wrong(format!("mdBook finds fault with docs/ ({}):\n{said}", output.status)));
+    }
+    Ok(book.join("index.html"))
+}
+
+/// What opens a page on this system.
+fn browser() -> &'static str {
+    match std::env::consts::OS {
+        "macos" => "open",
+        "windows" => "explorer",
+        _ => "xdg-open",
+    }
+}
