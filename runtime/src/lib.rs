@@ -41,6 +41,8 @@ mod session;
 pub mod simd;
 mod stop;
 pub mod tokenizer;
+#[cfg(any(feature = "llama", feature = "dormouse"))]
+mod write;
 
 pub use arena::{Arena, Memory};
 #[cfg(all(feature = "macros", any(feature = "llama", feature = "dormouse", feature = "sequential")))]

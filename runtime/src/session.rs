@@ -6,9 +6,11 @@ mod away;
 mod batch;
 #[cfg(not(target_os = "none"))]
 mod blocks;
+mod generate;
 
 #[cfg(all(feature = "llama", not(target_os = "none")))]
 pub use batch::{Batch, Fed, Part};
+pub use generate::Generated;
 
 use crate::arena::Memory;
 use crate::format::Error;
@@ -18,8 +20,8 @@ use crate::model::Model;
 use crate::network::State;
 use crate::ops::check::self_check;
 use crate::sampler::Sampler;
-use crate::stop::{Progress, StopStrings};
-use crate::tokenizer::{Piece, Tokenizer, Utf8Stream};
+use crate::stop::StopStrings;
+use crate::tokenizer::{Piece, Tokenizer};
 
 /// What a step did.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +36,7 @@ pub enum Step<'a> {
     Token {
         /// The token.
         token: u32,
-        /// Its bytes, which need not be whole characters: see [`Utf8Stream`].
+        /// Its bytes, which need not be whole characters: see [`Utf8Stream`](crate::tokenizer::Utf8Stream).
         text: Piece<'a>,
     },
     /// Nothing more comes.
@@ -53,17 +55,6 @@ pub enum StopReason {
     StopString,
     /// Every position of the context is used.
     ContextFull,
-}
-
-/// What [`Session::generate`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Generated {
-    /// Tokens of the prompt, begin-of-text included.
-    pub prompt_tokens: u32,
-    /// New tokens.
-    pub tokens: u32,
-    /// Why it ended.
-    pub stop: StopReason,
 }
 
 /// One text being continued by a model, in memory that the caller owns.
@@ -417,46 +408,6 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Continues `prompt` by at most `max_tokens` tokens and writes the new text to `out`, whole characters at a time.
-    ///
-    /// # Errors
-    /// Those of [`Session::prompt`] and [`Session::step`]; [`Error::Output`] if `out` fails.
-    #[inline(never)]
-    pub fn generate(&mut self, prompt: &str, max_tokens: u32, out: &mut impl embedded_io::Write) -> Result<Generated, Error> {
-        let prompt_tokens = self.prompt(prompt.as_bytes())?;
-        self.stops.reset();
-        let mut utf8 = Utf8Stream::new();
-        let (mut tokens, mut over) = (0, false);
-        #[cfg(not(target_os = "none"))]
-        if max_tokens > 0 {
-            self.feed_blocks();
-        }
-        let stop = loop {
-            if tokens == max_tokens {
-                break StopReason::MaxTokens;
-            }
-            match self.step()? {
-                Step::Prompt { .. } => {}
-                Step::Stop(reason) => break reason,
-                Step::Token { text, .. } => {
-                    tokens += 1;
-                    if !utf8.push_bytes(text.as_bytes(), &mut |text| show(&mut self.stops, out, text, &mut over)) {
-                        return Err(Error::Output);
-                    }
-                    if over {
-                        break StopReason::StopString;
-                    }
-                }
-            }
-        };
-        let ended = utf8.finish_bytes(&mut |text| show(&mut self.stops, out, text, &mut over))
-            && (over || self.stops.finish_bytes(&mut |text| write_all(out, text)));
-        if !ended {
-            return Err(Error::Output);
-        }
-        Ok(Generated { prompt_tokens, tokens, stop: if over { StopReason::StopString } else { stop } })
-    }
-
     /// Counts tokens that were put behind what is known. A text that is over goes on with them, and stays over where there are none.
     fn grow(&mut self, count: u32) {
         self.known += count;
@@ -512,26 +463,4 @@ fn copy(to: &mut [u32], from: &[u32]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = *from;
     }
-}
-
-/// Gives `text` to `out` as far as no stop string comes up; `over` says that one did, and what follows it is dropped. False if `out` fails.
-fn show(stops: &mut StopStrings<'_>, out: &mut impl embedded_io::Write, text: &[u8], over: &mut bool) -> bool {
-    if *over {
-        return true;
-    }
-    let progress = stops.push_bytes(text, &mut |text| write_all(out, text));
-    *over = progress == Progress::Stopped;
-    progress != Progress::Refused
-}
-
-/// `embedded_io::Write::write_all` panics when a writer takes nothing; here that is a failure like any other, and false.
-fn write_all(out: &mut impl embedded_io::Write, bytes: &[u8]) -> bool {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match out.write(rest) {
-            Ok(taken) if taken > 0 => rest = rest.get(taken..).unwrap_or(&[]),
-            _ => return false,
-        }
-    }
-    true
 }

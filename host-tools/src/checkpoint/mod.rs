@@ -38,6 +38,7 @@ pub use encoding::Encoding;
 pub use gguf::blocks::{BlockType, CodeBlock};
 #[cfg(test)]
 pub(crate) use gguf::tests::make as gguf_maker;
+pub(crate) use huggingface::tensor_name as hugging_face_name;
 pub(crate) use llama_roster::llama_roster;
 pub use mapping::Mapping;
 pub use recognise::{DirectoryHint, Kind, recognise, recognise_path};

@@ -3,6 +3,7 @@
 use dmexp::executor::{Executor, Gate};
 use std::collections::BTreeMap;
 use std::hint::spin_loop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, Thread};
@@ -60,12 +61,14 @@ impl Pool {
 
     /// Takes part in whatever is offered, for ever.
     fn help(&self, helper: &Helper) {
-        let (mut seen, mut looks) = (self.offers.load(Ordering::SeqCst), 0);
+        // A thread that begins late comes to what was offered meanwhile.
+        let (mut seen, mut looks) = (0, 0);
         loop {
             let offers = self.offers.load(Ordering::SeqCst);
             if offers != seen {
                 (seen, looks) = (offers, 0);
-                self.gate.enter();
+                // The gate tells the thread that offered the work; this one goes on with the next.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.gate.enter()));
                 if self.waiting.load(Ordering::SeqCst) && !self.gate.is_busy() {
                     self.wake_waiter();
                 }
@@ -187,6 +190,30 @@ mod tests {
             }
         });
         assert_eq!(done.load(Ordering::SeqCst), 3 * 200 * 10);
+    }
+
+    #[test]
+    fn a_panic_of_a_helper_is_the_callers_and_the_helper_lives_on() {
+        let pool = Pool::of(4);
+        let main = thread::current().id();
+        let (came, panics) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        for _ in 0..20 {
+            came.store(0, Ordering::SeqCst);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(&|| {
+                    if thread::current().id() != main {
+                        came.fetch_add(1, Ordering::SeqCst);
+                        panic!("on purpose");
+                    }
+                    // Every helper is alive, or this never ends.
+                    while came.load(Ordering::SeqCst) < pool.threads() - 1 {
+                        spin_loop();
+                    }
+                });
+            }));
+            panics.fetch_add(usize::from(result.is_err()), Ordering::SeqCst);
+        }
+        assert_eq!(panics.load(Ordering::SeqCst), 20);
     }
 
     #[test]

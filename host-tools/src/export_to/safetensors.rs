@@ -1,12 +1,12 @@
 //! A Hugging Face folder: `config.json` says the architecture, `model.safetensors` has the tensors under that library's names, q and k with rotated pairs as halves.
 
 use super::{Destination, Report, Watch, cannot, source};
-use crate::checkpoint::{self, ArrayView, Checkpoint, Encoding, LlamaSource};
+use crate::checkpoint::{self, ArrayView, Checkpoint, Encoding, LlamaSource, hugging_face_name};
 use crate::error::{Error, Result};
 use crate::export::narrow::Narrower;
 use crate::folder::FolderTarget;
 use dmexp_format::DType;
-use dmexp_format::arch::llama::{LlamaConfig, RopeLayout, TensorKind, TensorSpec};
+use dmexp_format::arch::llama::{LlamaConfig, RopeLayout};
 use dmexp_format::host::Scalar;
 use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts};
 use serde_json::{Map, Value, json};
@@ -58,7 +58,7 @@ pub(super) fn write(path: &Path, facts: &TokenizerFacts, out: &Path, watch: &mut
 
 fn list<'c>(checkpoint: &'c Checkpoint, source: &LlamaSource) -> Result<Vec<Listed<'c>>> {
     let listed = checkpoint.arrays().zip(0..).map(|(array, number)| {
-        let name = source.config.tensor(number).as_ref().and_then(name);
+        let name = source.config.tensor(number).as_ref().and_then(hugging_face_name);
         let dtype = match array.encoding() {
             Some(Encoding::F32 { .. }) => Some(DType::F32),
             Some(Encoding::F16 { .. }) => Some(DType::F16),
@@ -71,29 +71,6 @@ fn list<'c>(checkpoint: &'c Checkpoint, source: &LlamaSource) -> Result<Vec<List
         }
     });
     listed.collect()
-}
-
-/// The name that the library gives a tensor.
-fn name(spec: &TensorSpec) -> Option<String> {
-    let in_layer = match spec.kind {
-        TensorKind::TokEmbeddings => return Some("model.embed_tokens.weight".to_owned()),
-        TensorKind::Norm => return Some("model.norm.weight".to_owned()),
-        TensorKind::Output => return Some("lm_head.weight".to_owned()),
-        TensorKind::RopeInvFreq => return None,
-        TensorKind::AttentionNorm => "input_layernorm.weight",
-        TensorKind::Wq => "self_attn.q_proj.weight",
-        TensorKind::Wk => "self_attn.k_proj.weight",
-        TensorKind::Wv => "self_attn.v_proj.weight",
-        TensorKind::Bq => "self_attn.q_proj.bias",
-        TensorKind::Bk => "self_attn.k_proj.bias",
-        TensorKind::Bv => "self_attn.v_proj.bias",
-        TensorKind::Wo => "self_attn.o_proj.weight",
-        TensorKind::FfnNorm => "post_attention_layernorm.weight",
-        TensorKind::W1 => "mlp.gate_proj.weight",
-        TensorKind::W3 => "mlp.up_proj.weight",
-        TensorKind::W2 => "mlp.down_proj.weight",
-    };
-    Some(format!("model.layers.{}.{in_layer}", spec.layer?))
 }
 
 /// The JSON at the head of the file, padded so that the tensors begin at a multiple of 8.

@@ -6,6 +6,7 @@
 use super::VERSION;
 use super::encode::encode;
 use crate::format::crc32;
+use crate::write::write_all;
 use embedded_io::Write;
 use serde::Serialize;
 
@@ -130,24 +131,12 @@ impl Outgoing {
     /// Puts the frame on the line, and flushes it. False if the line takes no more.
     pub fn send(&self, out: &mut impl Write) -> bool {
         let content = self.content.get(..self.len).unwrap_or(&[]);
-        let mut sent = send_all(out, &[0]);
+        let mut sent = write_all(out, &[0]);
         for block in content.split(|byte| *byte == 0) {
-            sent = sent && send_all(out, &[block.len() as u8 + 1]) && send_all(out, block);
+            sent = sent && write_all(out, &[block.len() as u8 + 1]) && write_all(out, block);
         }
-        sent && send_all(out, &[0]) && out.flush().is_ok()
+        sent && write_all(out, &[0]) && out.flush().is_ok()
     }
-}
-
-/// `embedded_io::Write::write_all` panics when a writer takes nothing; here that is a failure like any other, and false.
-fn send_all(out: &mut impl Write, bytes: &[u8]) -> bool {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match out.write(rest) {
-            Ok(taken) if taken > 0 => rest = rest.get(taken..).unwrap_or(&[]),
-            _ => return false,
-        }
-    }
-    true
 }
 
 #[cfg(test)]

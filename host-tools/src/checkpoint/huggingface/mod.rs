@@ -16,6 +16,7 @@ use super::{Checkpoint, Config, Mapping, Provenance, json, tokenizer_file};
 use crate::checkpoint::array::{Array, ArrayView};
 use crate::error::{Error, Result};
 use files::Weights;
+pub(crate) use names::tensor_name;
 use names::{EMBEDDING, LM_HEAD, Tensors};
 use std::path::Path;
 

@@ -21,7 +21,7 @@ pub(super) const LM_HEAD: &str = "lm_head.weight";
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 
 /// What Hugging Face calls a tensor; `None` for the frequencies, which it does not store.
-pub(super) fn name(spec: &TensorSpec) -> Option<String> {
+pub(crate) fn tensor_name(spec: &TensorSpec) -> Option<String> {
     let within = match spec.kind {
         TensorKind::TokEmbeddings => return Some(EMBEDDING.to_owned()),
         TensorKind::Norm => return Some("model.norm.weight".to_owned()),
@@ -51,7 +51,7 @@ pub(super) fn arrays(config: &LlamaConfig, mut tensors: Tensors) -> Result<Vec<A
     let mut arrays = Vec::new();
     for number in 0..config.weight_tensors() {
         let Some(spec) = config.tensor(number) else { break };
-        let Some(name) = name(&spec) else { continue };
+        let Some(name) = tensor_name(&spec) else { continue };
         let Some(Found { array, file_name }) = tensors.remove(&name) else {
             return Err(Error::mismatch(format!("has no tensor {name}, which config.json calls for")));
         };

@@ -7,6 +7,7 @@ pub mod golden;
 pub mod index;
 mod names;
 pub(crate) mod quantised;
+mod record;
 #[cfg(feature = "toml")]
 mod toml_v1;
 mod verify;

@@ -2,11 +2,8 @@
 
 use super::header::{Config, Header};
 use super::{HeaderError, INDEX_LIMIT};
+use crate::file::index::{HEAD_LEN, SCHEMA, TENSOR_RECORD_LEN};
 use crate::tokenizer::TOKENIZER_RECORD_LEN;
-
-const SCHEMA: u16 = 1;
-const HEAD_LEN: usize = 64;
-const TENSOR_RECORD_LEN: usize = 56;
 
 /// The index of a file with this header, which is checked first.
 ///

@@ -35,11 +35,13 @@ pub use stats::{Figures, Measured, TensorMeter};
 pub use verify::{GOLDEN_VECTORS, Left, Report, TOKENIZER_ARRAYS, VerifyError, verify, verify_with};
 pub use write::{DEFAULT_ALIGNMENT, Measure, TensorSink, rewrite_head, strip, to_bytes, write_v2};
 
+use crate::file::{fixed, index as index_file};
+
 /// The longest TOML header, in bytes.
-pub const HEADER_LIMIT: u64 = 16 << 20;
+pub const HEADER_LIMIT: u64 = fixed::HEADER_LIMIT as u64;
 /// The longest index, in bytes.
-pub const INDEX_LIMIT: u64 = 64 << 20;
+pub const INDEX_LIMIT: u64 = fixed::INDEX_LIMIT as u64;
 /// The longest tensor name, in bytes.
-pub const NAME_LIMIT: usize = 128;
+pub const NAME_LIMIT: usize = index_file::NAME_LIMIT as usize;
 /// The most tensors.
-pub const TENSOR_LIMIT: usize = 65_536;
+pub const TENSOR_LIMIT: usize = index_file::TENSOR_LIMIT as usize;

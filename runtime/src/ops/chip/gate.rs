@@ -2,7 +2,7 @@
 #![cfg_attr(not(feature = "llama"), allow(dead_code, reason = "other networks work on one thread"))]
 
 use crate::executor::Executor;
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// A place where one thread offers work and others come to take part in it.
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// The work may borrow from the stack of the thread that offers it: [`Gate::run`] returns only when everyone who took part is done.
 #[derive(Debug, Default)]
 pub struct Gate {
-    /// [`OPEN`], and how many threads are inside.
+    /// [`OPEN`], [`TAKEN`], [`FAILED`], and how many threads are inside.
     state: AtomicUsize,
     work: UnsafeCell<Option<Work>>,
 }
@@ -19,6 +19,8 @@ pub struct Gate {
 const OPEN: usize = 1 << (usize::BITS - 1);
 /// Set while a thread offers work or gets ready to.
 const TAKEN: usize = OPEN >> 1;
+/// Set when a thread that took part left by a panic: its part of the work is not done.
+const FAILED: usize = TAKEN >> 1;
 
 /// What is offered, without its lifetime.
 #[derive(Clone, Copy)]
@@ -36,10 +38,11 @@ unsafe impl Sync for Gate {}
 // SAFETY: nothing in it belongs to a thread, and while `run` borrows it, it stays where it is.
 unsafe impl Send for Gate {}
 
-/// Closes the gate and waits for those inside, also when the work panics.
+/// Closes the gate and waits for those inside, also when the work panics; notes whether one of them failed.
 struct Closing<'g, W: FnMut()> {
     gate: &'g Gate,
     wait: W,
+    failed: &'g Cell<bool>,
 }
 
 impl<W: FnMut()> Drop for Closing<'_, W> {
@@ -48,16 +51,23 @@ impl<W: FnMut()> Drop for Closing<'_, W> {
         while self.gate.is_busy() {
             (self.wait)();
         }
-        self.gate.state.fetch_and(!TAKEN, Ordering::Release);
+        let state = self.gate.state.fetch_and(!(TAKEN | FAILED), Ordering::AcqRel);
+        self.failed.set(state & FAILED != 0);
     }
 }
 
-/// Leaves the gate, also when the work panics.
-struct Leaving<'g>(&'g Gate);
+/// Leaves the gate, also when the work panics, which is noted before.
+struct Leaving<'g> {
+    gate: &'g Gate,
+    done: bool,
+}
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        self.0.state.fetch_sub(1, Ordering::AcqRel);
+        if !self.done {
+            self.gate.state.fetch_or(FAILED, Ordering::AcqRel);
+        }
+        self.gate.state.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -69,6 +79,9 @@ impl Gate {
 
     /// Offers `work`, calls `wake`, then `work` itself; then no more threads come in, and as long as others are inside `wait` is called. Where another thread offers something already, `work` is only
     /// called.
+    ///
+    /// # Panics
+    /// When `work` panics, on whichever thread: what it left undone must not be taken for a result.
     pub fn run(&self, work: &(dyn Fn() + Sync), wake: impl FnOnce(), wait: impl FnMut()) {
         if self.state.compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return work();
@@ -79,11 +92,13 @@ impl Gate {
         let erased = unsafe { core::mem::transmute::<*const (dyn Fn() + Sync + '_), *const (dyn Fn() + Sync + 'static)>(work) };
         // SAFETY: this thread has set TAKEN, the gate is closed and nobody is inside: the state was 0.
         unsafe { *self.work.get() = Some(Work(erased)) };
-        let closing = Closing { gate: self, wait };
+        let failed = Cell::new(false);
+        let closing = Closing { gate: self, wait, failed: &failed };
         self.state.fetch_or(OPEN, Ordering::AcqRel);
         wake();
         work();
         drop(closing);
+        assert!(!failed.get(), "a thread that helped panicked: its part of the work is not done");
     }
 
     /// Takes part in the work, if there is any; returns whether there was.
@@ -98,19 +113,20 @@ impl Gate {
                 Err(now) => state = now,
             }
         }
-        let leaving = Leaving(self);
+        let mut leaving = Leaving { gate: self, done: false };
         // SAFETY: the gate was open when this thread went in, so `work` was written before, and it is not written again before this thread has left.
         if let Some(Work(work)) = unsafe { *self.work.get() } {
             // SAFETY: the thread that offers it waits until this one has left.
             unsafe { (*work)() };
         }
+        leaving.done = true;
         drop(leaving);
         true
     }
 
     /// Whether threads other than the one that offers work are inside.
     pub fn is_busy(&self) -> bool {
-        self.state.load(Ordering::Acquire) & !(OPEN | TAKEN) != 0
+        self.state.load(Ordering::Acquire) & !(OPEN | TAKEN | FAILED) != 0
     }
 }
 
@@ -325,6 +341,43 @@ mod tests {
             assert!(result.is_err());
             assert_eq!(inside.load(Ordering::Acquire), 0, "another thread still reads what has been unwound");
         });
+    }
+
+    #[test]
+    fn work_that_panics_on_a_thread_that_helps_gives_no_result() {
+        let gate = Gate::new();
+        let helper_came = std::sync::atomic::AtomicBool::new(false);
+        let main = std::thread::current().id();
+        std::thread::scope(|scope| {
+            let helper = scope.spawn(|| {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    while !gate.enter() {
+                        std::thread::yield_now();
+                    }
+                }))
+            });
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let work = || {
+                    if std::thread::current().id() != main {
+                        helper_came.store(true, Ordering::Release);
+                        panic!("on purpose");
+                    }
+                    while !helper_came.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                };
+                gate.run(&work, || {}, std::thread::yield_now);
+            }));
+            assert!(helper.join().is_ok_and(|helped| helped.is_err()));
+            assert!(result.is_err(), "the helper's part is missing and nobody says so");
+        });
+        // The gate is as before.
+        let calls = AtomicUsize::new(0);
+        let work = || {
+            calls.fetch_add(1, Ordering::AcqRel);
+        };
+        gate.run(&work, || {}, || {});
+        assert_eq!(calls.load(Ordering::Acquire), 1);
     }
 
     #[test]

@@ -361,6 +361,7 @@ fn class_14_the_tokenizer_record_is_checked() {
     assert_eq!(tokenizer(built_refused(|file| none(&mut file.facts))), (TokenizerKey::Pieces, Rule::Equal));
 }
 
+#[cfg(feature = "bpe")]
 #[test]
 fn class_14_a_byte_level_tokenizer_is_checked() {
     // `< a`, `a b`: the two merges of a tokenizer with the pieces of `file()`.
