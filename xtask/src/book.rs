@@ -12,8 +12,9 @@ pub(crate) const HELP: &str = "\
 Usage: cargo xtask book [OPTIONS]
 
 Checks every document (*.md) of the repository: each link leads to a file and a heading that are there, each path that a text names
-is there, and every page of docs/ is in docs/SUMMARY.md. Then builds the pages into target/book with mdBook, which is built
-from crates.io into target/tools where it is missing (some 80 seconds of one processor). Links to other sites are not followed.
+is there, every page of docs/ is in docs/SUMMARY.md, and every document that a source file names is there. Then builds the pages
+into target/book with mdBook, which is built from crates.io into target/tools where it is missing (some 80 seconds of one
+processor). Links to other sites are not followed.
 
 Options:
   --check   The documents alone: builds nothing and needs no network
@@ -61,9 +62,12 @@ pub(crate) fn check() -> Outcome {
 /// Refuses links and paths that lead nowhere, with each of them.
 fn check_documents() -> Outcome {
     let documents = links::documents(paths::root())?;
-    let complaints = links::complaints(paths::root(), &documents);
+    let mut complaints = links::complaints(paths::root(), &documents);
+    let named = links::named_in_sources(paths::root())?;
+    let missing = named.iter().filter(|(.., document)| !documents.contains_key(document));
+    complaints.extend(missing.map(|(source, line, document)| format!("{source}:{line}: the document `{document}` is not there")));
     if complaints.is_empty() {
-        println!("{} documents: every link and path leads somewhere", documents.len());
+        println!("{} documents: every link and path leads somewhere; sources name {} documents", documents.len(), named.len());
         return Ok(());
     }
     Err(Failure::found_wrong(format!("{}\n{} links or paths lead nowhere", complaints.join("\n"), complaints.len())))

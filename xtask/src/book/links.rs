@@ -34,11 +34,33 @@ struct Link {
 pub(super) fn documents(root: &Path) -> Outcome<BTreeMap<String, Document>> {
     let mut found = BTreeMap::new();
     for path in files_under(root, "")? {
-        if Path::new(&path).extension().is_some_and(|kind| kind == "md") {
+        if is_document(&path) {
             found.insert(path.clone(), read(&text_of(root, &path)?));
         }
     }
     Ok(found)
+}
+
+/// Every document that a source file names (`docs/plan.md`), as those who read its messages look for it: file, line, document.
+pub(super) fn named_in_sources(root: &Path) -> Outcome<Vec<(String, usize, String)>> {
+    let mut named = Vec::new();
+    for path in files_under(root, "")? {
+        if Path::new(&path).extension().is_some_and(|kind| ["rs", "toml", "h", "json", "html"].iter().any(|source| kind == *source)) {
+            // What is no text names nothing.
+            let text = String::from_utf8_lossy(&bytes_of(root, &path)?).into_owned();
+            named.extend(documents_in(&text).map(|(line, document)| (path.clone(), line, document)));
+        }
+    }
+    Ok(named)
+}
+
+/// The documents that a text names, with their lines.
+fn documents_in(text: &str) -> impl Iterator<Item = (usize, String)> {
+    let in_path = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
+    text.lines().enumerate().flat_map(move |(number, line)| {
+        let words = line.split(move |letter| !in_path(letter)).map(|word| word.trim_end_matches('.'));
+        words.filter(|word| word.starts_with("docs/") && is_document(word)).map(move |word| (number + 1, word.to_owned()))
+    })
 }
 
 /// A line for each link or path that leads nowhere, and for each page of the book that its table of contents lacks.
@@ -175,7 +197,7 @@ pub(super) fn copy_for_book(root: &Path, to: &Path, repository: &str) -> Outcome
         let copy = to.join(path.trim_start_matches("docs/"));
         let folder = copy.parent().unwrap_or(to);
         std::fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
-        if Path::new(&path).extension().is_some_and(|kind| kind == "md") {
+        if is_document(&path) {
             let text = text_of(root, &path)?;
             std::fs::write(&copy, for_book(&path, &text, repository)).map_err(|error| cannot("write", &copy, &error))?;
         } else {
@@ -198,6 +220,11 @@ fn for_book(path: &str, text: &str, repository: &str) -> String {
         }
     }
     changed
+}
+
+/// Whether a path is that of a document.
+fn is_document(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|kind| kind == "md")
 }
 
 /// The files under a folder of the repository, by their paths from its root with `/`, sorted; hidden folders and what is built left out.
@@ -224,7 +251,12 @@ fn files_under(root: &Path, folder: &str) -> Outcome<Vec<String>> {
 
 fn text_of(root: &Path, path: &str) -> Outcome<String> {
     let whole: PathBuf = root.join(path);
-    std::fs::read_to_string(&whole).map_err(|error| cannot("read", &whole, &error))
+    String::from_utf8(bytes_of(root, path)?).map_err(|_| Failure::found_wrong(format!("{} is not UTF-8", whole.display())))
+}
+
+fn bytes_of(root: &Path, path: &str) -> Outcome<Vec<u8>> {
+    let whole: PathBuf = root.join(path);
+    std::fs::read(&whole).map_err(|error| cannot("read", &whole, &error))
 }
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
@@ -233,7 +265,7 @@ fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Document, complaints, documents, for_book, read};
+    use super::{Document, complaints, documents, documents_in, for_book, named_in_sources, read};
     use std::collections::BTreeMap;
     use std::path::Path;
 
@@ -285,7 +317,14 @@ mod tests {
         let page = "[a](../../runtime/c/README.md#b) [c](../plan.md) [d](#e) ![f](../../models/story.loss.svg) `](../../x)`";
         let book = "[a](https://site/blob/HEAD/runtime/c/README.md#b) [c](../plan.md) [d](#e) \
             ![f](https://site/blob/HEAD/models/story.loss.svg) `](../../x)`";
-        assert_eq!(for_book("docs/format/page.md", page, "https://site"), book);
+        assert_eq!(for_book("docs/format/index.md", page, "https://site"), book);
+    }
+
+    #[test]
+    fn documents_that_sources_name_are_found() {
+        let named: Vec<_> = documents_in("/// (docs/plan.md), see\n\"docs/format/index.md.\", docs/format, docs/x.rs").collect();
+        assert_eq!(named, [(1, "docs/plan.md".to_owned()), (2, "docs/format/index.md".to_owned())]);
+        assert!(named_in_sources(crate::paths::root()).unwrap().iter().any(|(source, ..)| source.starts_with("host-tools/src/cli")));
     }
 
     #[test]
