@@ -11,8 +11,10 @@ const PAGE: &str = "docs/bits.md";
 const HEAD: &str = "\
 # The same bits
 
-Logits of the greedy text of each model, computed by firmware on the emulated boards and by `dmexp logits` on the host, compared bit by bit. A number is how many positions were compared and
-found equal, each with all its logits; a dash, that the board has no room for the model, or that this combination is not among those compared there.
+For whom: you want to know on which cores, for which models and types, it was shown that a chip computes what a host computes.
+
+Firmware on the emulated boards computes the logits of the greedy text of each model, `dmexp logits` computes them on the host, and all are compared bit by bit. A number is how many positions were
+compared and found equal, each with all its logits. A dash: the board has no room for the model, or this combination is not among those compared there.
 
 Written by `cargo xtask bits --write`, which fails when a bit differs; `cargo xtask test` compares the same rows. The boards' cores: see [boards/README.md](../boards/README.md).
 ";
