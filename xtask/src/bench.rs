@@ -19,7 +19,8 @@ by the table of costs in boards/plugin; they are the same on every machine and u
 
 Options:
   --only PATTERN   Only rows whose id contains PATTERN; * stands for any run of characters
-  --json FILE      Also write the rows as a JSON list of {id, value, unit}
+  --json FILE      Also write the rows as a JSON list of {id, value, unit}, with min and max of
+                   what was repeated; docs/figures has those that documents show (cargo xtask figures)
   --list           Print the ids and units without measuring
   --peers          Measure llama.cpp and candle beside this machine's own rates, on the same models: gets and builds them first,
                    under target/peers. With DMEXP_SMOLLM2 naming SmolLM2's GGUF file, on that too. PATTERN is of model and type
@@ -38,11 +39,41 @@ pub(crate) struct Measurement {
 }
 
 /// One line of the result.
-#[derive(Debug, PartialEq)]
-struct Row {
-    id: String,
-    value: f64,
-    unit: &'static str,
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) value: f64,
+    pub(crate) unit: String,
+    /// The least and the most of several rounds, of which `value` is the median.
+    pub(crate) range: Option<[f64; 2]>,
+}
+
+impl Row {
+    pub(crate) fn new(id: String, value: f64, unit: &str) -> Self {
+        Self { id, value, unit: unit.to_owned(), range: None }
+    }
+
+    /// `{id, value, unit}`, with `min` and `max` where there were several rounds.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut row = json!({ "id": self.id, "value": number(self.value), "unit": self.unit });
+        if let Some([min, max]) = self.range {
+            row["min"] = number(min);
+            row["max"] = number(max);
+        }
+        row
+    }
+
+    /// The inverse; `None` where it is no such object.
+    pub(crate) fn from_json(row: &Value) -> Option<Self> {
+        let range = row["min"].as_f64().zip(row["max"].as_f64()).map(|(min, max)| [min, max]);
+        let (id, unit) = (row["id"].as_str()?.to_owned(), row["unit"].as_str()?.to_owned());
+        Some(Self { id, value: row["value"].as_f64()?, unit, range })
+    }
+}
+
+/// A whole number as one.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 2f64.powi(53) { json!(value as i64) } else { json!(value) }
 }
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
@@ -98,7 +129,7 @@ fn measured(measurement: Measurement) -> Outcome<Vec<Row>> {
         return Err(Failure::cannot_run(format!("measured {} values for the {} rows {}", values.len(), ids.len(), ids.join(", "))));
     }
     let rows = measurement.rows.into_iter().zip(values);
-    Ok(rows.map(|(RowSpec { id, unit }, value)| Row { id, value, unit }).collect())
+    Ok(rows.map(|(RowSpec { id, unit }, value)| Row::new(id, value, unit)).collect())
 }
 
 /// Whether `pattern` occurs in `id`; its pieces between asterisks must occur one after the other.
@@ -126,11 +157,7 @@ fn table(rows: &[Row]) -> String {
 }
 
 fn as_json(rows: &[Row]) -> String {
-    let rows = rows.iter().map(|row| {
-        let value = if row.value.fract() == 0.0 && row.value.abs() < 2f64.powi(53) { json!(row.value as i64) } else { json!(row.value) };
-        json!({ "id": row.id, "value": value, "unit": row.unit })
-    });
-    format!("{:#}\n", rows.collect::<Value>())
+    format!("{:#}\n", rows.iter().map(Row::to_json).collect::<Value>())
 }
 
 #[cfg(test)]
@@ -150,10 +177,13 @@ mod tests {
 
     #[test]
     fn rows_are_aligned_and_whole_numbers_stay_whole() {
-        let rows = [Row { id: "a".to_owned(), value: 1234.0, unit: "bytes" }, Row { id: "long".to_owned(), value: 0.5, unit: "tokens/s" }];
+        let rows =
+            [Row::new("a".to_owned(), 1234.0, "bytes"), Row { range: Some([0.25, 2.0]), ..Row::new("long".to_owned(), 0.5, "tokens/s") }];
         assert_eq!(table(&rows), "a      1234  bytes\nlong  0.500  tokens/s\n");
         let read: serde_json::Value = serde_json::from_str(&as_json(&rows)).unwrap();
         assert_eq!(read[0]["value"], 1234);
         assert_eq!(read[1]["unit"], "tokens/s");
+        let read: Vec<_> = read.as_array().unwrap().iter().filter_map(Row::from_json).collect();
+        assert_eq!(read, rows);
     }
 }

@@ -2,6 +2,8 @@
 
 mod links;
 
+pub(crate) use links::{files_under, text_of};
+
 use crate::failure::{Failure, Outcome};
 use crate::{paths, process};
 use std::ffi::OsString;

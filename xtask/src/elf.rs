@@ -46,9 +46,14 @@ pub(crate) struct Firmware {
 }
 
 impl Firmware {
+    /// Code and constants without the model.
+    pub(crate) fn code(&self) -> u64 {
+        self.text + self.rodata
+    }
+
     /// Flash that the firmware takes without its model.
     pub(crate) fn code_without_model(&self) -> u64 {
-        self.vectors + self.text + self.rodata + self.data
+        self.vectors + self.code() + self.data
     }
 
     /// Reads a linked firmware from its file.

@@ -12,6 +12,7 @@ mod device_check;
 mod elf;
 mod emulator;
 mod failure;
+mod figures;
 mod kernels;
 mod load;
 mod made;
@@ -91,6 +92,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
         summary: "Check the links of every document and build docs/ as web pages",
         help: book::HELP,
         run: book::main,
+    },
+    Subcommand {
+        name: "figures",
+        summary: "Hold the figures of every document to docs/figures, and measure those anew",
+        help: figures::HELP,
+        run: figures::main,
     },
     Subcommand { name: "sbom", summary: "Print the bill of materials of a package", help: sbom::HELP, run: sbom::main },
     Subcommand {

@@ -197,7 +197,7 @@ pub(crate) fn check_example(board: &Board) -> Outcome {
     if board.name == "an386" {
         for dtype in ["f32", "q8"] {
             let elf = Firmware::read(&board::build_only(board, &["network", dtype], &DENSE.export(dtype)?)?)?;
-            size::keep(board, &format!("code for dense layers in {dtype}"), elf.text + elf.rodata, DENSE_MARK)?;
+            size::keep(board, &format!("code for dense layers in {dtype}"), elf.code(), DENSE_MARK)?;
         }
         let [instructions, ..] = counted(board, AUTOENCODER, "q8")?[..] else { return Ok(()) };
         let each = instructions / AUTOENCODER_MACS;

@@ -81,7 +81,7 @@ pub(crate) fn check_code(board: &Board, set: &str, firmware: &Firmware) -> Outco
     if !MEASURED.contains(&board.name) {
         return Ok(());
     }
-    let linked = firmware.text + firmware.rodata;
+    let linked = firmware.code();
     let table = read()?;
     let known = table.lines().find_map(|line| {
         let rest = line.strip_prefix(&format!("code {} {set} ", board.name))?;
@@ -107,7 +107,7 @@ pub(crate) fn write() -> Outcome {
             // The embedding of a q4 model is in q8.
             let features = if *set == "q4" { "dmexp-board-app/q4,dmexp-board-app/q8".to_owned() } else { format!("dmexp-board-app/{set}") };
             let firmware = Firmware::read(&board::build_only(board, &[&features], &board.model.export(dtype)?)?)?;
-            let _ = writeln!(lines, "code {name} {set} {}", firmware.text + firmware.rodata);
+            let _ = writeln!(lines, "code {name} {set} {}", firmware.code());
             println!("{}", lines.lines().last().unwrap_or_default());
         }
     }

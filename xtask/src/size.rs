@@ -51,7 +51,7 @@ pub(crate) fn check(board: &Board) -> Outcome {
     let firmware = Firmware::read(&board::build(board, &[], &model)?)?;
     println!("{} (bytes)", board.name);
     for (name, bytes) in [
-        ("code", firmware.text + firmware.rodata),
+        ("code", firmware.code()),
         ("vector table", firmware.vectors),
         ("text", firmware.text),
         ("rodata without the model", firmware.rodata),
@@ -65,12 +65,12 @@ pub(crate) fn check(board: &Board) -> Outcome {
     refuse_panic_paths(board, &firmware)?;
     plan::check(board, &model, &firmware)?;
     let Some(&(_, most, most_q8)) = CODE_MARKS.iter().find(|(name, ..)| *name == board.name) else { return Ok(()) };
-    keep(board, "code", firmware.text + firmware.rodata, most)?;
+    keep(board, "code", firmware.code(), most)?;
     let Some(most_q8) = most_q8 else { return Ok(()) };
     let q8 = Firmware::read(&board::build_only(board, &["q8"], &board.model.export("q8")?)?)?;
     refuse_panic_paths(board, &q8)?;
     plan::check_code(board, "q8", &q8)?;
-    keep(board, "code for q8 alone", q8.text + q8.rodata, most_q8)
+    keep(board, "code for q8 alone", q8.code(), most_q8)
 }
 
 /// Prints and refuses more code than a mark allows.

@@ -48,6 +48,12 @@ impl Case {
         values.get(values.len() / 2).copied()
     }
 
+    /// The least and the most of it.
+    fn range(&self, engine: usize, pick: impl Fn(&Run) -> Option<f64>) -> Option<[f64; 2]> {
+        let values = || self.runs.get(engine).into_iter().flatten().filter_map(&pick);
+        Some([values().min_by(f64::total_cmp)?, values().max_by(f64::total_cmp)?])
+    }
+
     /// This repository's rate beside the best of the others.
     fn ratio(&self, test: usize) -> Option<f64> {
         let rate = |engine| self.median(engine, |run| run.rates.get(test).copied().flatten());
@@ -189,19 +195,26 @@ fn table(case: &Case) -> String {
 /// The same as rows of JSON.
 fn rows(case: &Case) -> Vec<Row> {
     let mut rows = Vec::new();
-    let mut row =
-        |id: String, value: Option<f64>, unit| rows.extend(value.map(|value| Row { id: format!("peers/{}/{id}", case.name), value, unit }));
+    let mut row = |id: String, value: Option<f64>, range: Option<[f64; 2]>, unit| {
+        rows.extend(value.map(|value| Row { range, ..Row::new(format!("peers/{}/{id}", case.name), value, unit) }));
+    };
     for (number, test) in TESTS.into_iter().enumerate() {
         let test = test.replace(' ', "_");
         for (place, engine) in ENGINES.into_iter().enumerate() {
-            row(format!("{test}/{engine}"), case.median(place, |run| run.rates.get(number).copied().flatten()), "tokens/s");
+            let rate = |run: &Run| run.rates.get(number).copied().flatten();
+            row(format!("{test}/{engine}"), case.median(place, rate), case.range(place, rate), "tokens/s");
         }
-        row(format!("{test}/ratio"), case.ratio(number), "of 1");
-        row(format!("{test}/share_of_bandwidth"), case.median(0, |run| run.shares.get(number).copied().flatten()), "of 1");
+        row(format!("{test}/ratio"), case.ratio(number), None, "of 1");
+        row(format!("{test}/share_of_bandwidth"), case.median(0, |run| run.shares.get(number).copied().flatten()), None, "of 1");
     }
     for (place, engine) in ENGINES.into_iter().enumerate() {
-        row(format!("first_token/{engine}"), case.median(place, |run| run.first_token_ms), "ms");
-        row(format!("peak_memory/{engine}"), case.median(place, |run| run.peak_bytes), "bytes");
+        row(
+            format!("first_token/{engine}"),
+            case.median(place, |run| run.first_token_ms),
+            case.range(place, |run| run.first_token_ms),
+            "ms",
+        );
+        row(format!("peak_memory/{engine}"), case.median(place, |run| run.peak_bytes), None, "bytes");
     }
     rows
 }

@@ -228,7 +228,7 @@ fn is_document(path: &str) -> bool {
 }
 
 /// The files under a folder of the repository, by their paths from its root with `/`, sorted; hidden folders and what is built left out.
-fn files_under(root: &Path, folder: &str) -> Outcome<Vec<String>> {
+pub(crate) fn files_under(root: &Path, folder: &str) -> Outcome<Vec<String>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -249,7 +249,8 @@ fn files_under(root: &Path, folder: &str) -> Outcome<Vec<String>> {
     Ok(files)
 }
 
-fn text_of(root: &Path, path: &str) -> Outcome<String> {
+/// The text of a file by its path from the root.
+pub(crate) fn text_of(root: &Path, path: &str) -> Outcome<String> {
     let whole: PathBuf = root.join(path);
     String::from_utf8(bytes_of(root, path)?).map_err(|_| Failure::found_wrong(format!("{} is not UTF-8", whole.display())))
 }
