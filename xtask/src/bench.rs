@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measures, and writes the figures as a table and as JSON.
 
 pub(crate) mod chip;
+mod command;
 mod dormouse;
 mod export;
 pub(crate) mod host;
@@ -97,6 +98,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let mut chosen = chip::measurements();
     chosen.extend(crate::networks::measurements());
     chosen.extend(host::measurements());
+    chosen.extend(command::measurements());
     chosen.extend(dormouse::measurements());
     chosen.extend(export::measurements());
     chosen.retain(|measurement| measurement.rows.iter().any(|row| matches(&pattern, &row.id)));

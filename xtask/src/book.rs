@@ -5,6 +5,7 @@ mod links;
 pub(crate) use links::{files_under, text_of};
 
 use crate::failure::{Failure, Outcome};
+use crate::tool::Tool;
 use crate::{paths, process};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,9 @@ Options:
   --open    Opens the book in a browser
 ";
 
-/// The version of mdBook that pages are built with.
-const MDBOOK: &str = "0.5.4";
+/// What builds the pages.
+const MDBOOK: Tool =
+    Tool { name: "mdbook", version: "0.5.4", subcommand: &[], options: &["--no-default-features", "--features", "search"] };
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     use lexopt::prelude::*;
@@ -44,7 +46,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     if check_alone {
         return Ok(());
     }
-    let first_page = build(&mdbook()?)?;
+    let first_page = build(&MDBOOK.program()?)?;
     println!("{}", first_page.display());
     if open { process::run(Command::new(browser()).arg(first_page)) } else { Ok(()) }
 }
@@ -52,7 +54,7 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
 /// The step of `test`: documents are checked everywhere, and the book is built where mdBook is or can be had.
 pub(crate) fn check() -> Outcome {
     check_documents()?;
-    match mdbook() {
+    match MDBOOK.program() {
         Ok(program) => build(&program).map(drop),
         Err(failure) => {
             println!("the book was NOT built, mdBook cannot be had here: {failure}");
@@ -73,26 +75,6 @@ fn check_documents() -> Outcome {
         return Ok(());
     }
     Err(Failure::found_wrong(format!("{}\n{} links or paths lead nowhere", complaints.join("\n"), complaints.len())))
-}
-
-/// The program: the one on PATH if it has the right version, or our own, built now if need be.
-fn mdbook() -> Outcome<PathBuf> {
-    let right = |program: &Path| process::capture(Command::new(program).arg("--version")).is_ok_and(|said| said.trim().ends_with(MDBOOK));
-    if let Some(found) = process::on_path("mdbook").filter(|found| right(found)) {
-        return Ok(found);
-    }
-    let root = paths::tools().join("mdbook");
-    let program = root.join("bin/mdbook");
-    if right(&program) {
-        return Ok(program);
-    }
-    println!("building mdBook {MDBOOK} into target/tools");
-    let mut install = process::cargo();
-    // Unoptimised and without debug information it is built in half the time, and this book is small.
-    install.current_dir(paths::root()).env("CARGO_PROFILE_DEV_DEBUG", "0").args(["install", "--quiet", "--locked", "--debug", "--force"]);
-    install.args(["mdbook", "--version", MDBOOK, "--no-default-features", "--features", "search", "--root"]).arg(&root);
-    process::capture(&mut install)?;
-    Ok(program)
 }
 
 /// Builds the book and returns its first page. A warning of mdBook is a fault.

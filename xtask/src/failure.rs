@@ -24,6 +24,11 @@ impl Failure {
         Self { message: message.into(), status: 2 }
     }
 
+    /// Whether a check found something wrong, rather than could not be carried out.
+    pub(crate) fn is_found_wrong(&self) -> bool {
+        self.status == 1
+    }
+
     /// The exit status for the shell.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.status)

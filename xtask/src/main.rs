@@ -26,10 +26,13 @@ mod probe;
 mod process;
 mod qemu;
 mod real;
+mod release;
 mod sbom;
+mod semver;
 mod setup;
 mod size;
 mod test;
+mod tool;
 mod train;
 
 use failure::{Failure, Outcome};
@@ -98,6 +101,18 @@ const SUBCOMMANDS: &[Subcommand] = &[
         summary: "Hold the figures of every document to docs/figures, and measure those anew",
         help: figures::HELP,
         run: figures::main,
+    },
+    Subcommand {
+        name: "semver",
+        summary: "Refuse changes of what is public that break users' code, against an earlier revision",
+        help: semver::HELP,
+        run: semver::main,
+    },
+    Subcommand {
+        name: "release",
+        summary: "Look whether this could be released: versions, packages, semver, dependencies",
+        help: release::HELP,
+        run: release::main,
     },
     Subcommand { name: "sbom", summary: "Print the bill of materials of a package", help: sbom::HELP, run: sbom::main },
     Subcommand {

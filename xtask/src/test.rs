@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::{
-    bench, bits, board, book, c, clients, figures, kernels, made, models, networks, new_firmware, paths, probe, process, qemu, real, setup,
-    size,
+    bench, bits, board, book, c, clients, figures, kernels, made, models, networks, new_firmware, paths, probe, process, qemu, real,
+    release, setup, size,
 };
 use serde_json::Value;
 use std::ffi::OsString;
@@ -122,6 +122,10 @@ fn steps() -> Vec<Step> {
     ];
     steps.push(step("book", HOST, book::check));
     steps.push(step("figures", HOST, figures::check));
+    steps.push(step("packages", HOST, || {
+        println!("{}", release::check_versions()?);
+        release::check_contents()
+    }));
     steps.push(step("c", "thumbv7em-none-eabihf", c::check));
     steps.push(step("real-boards", "real", real::check));
     for board in board::ALL {

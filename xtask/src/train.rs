@@ -12,5 +12,7 @@ Builds `tests/train` and runs it with these arguments; `cargo xtask train -- --h
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let words = words.into_iter().skip_while(|word| word == "--");
-    process::run(process::cargo().current_dir(paths::root()).args(["run", "--release", "--package", "dmexp-train", "--"]).args(words))
+    process::run(
+        process::cargo().current_dir(paths::root()).args(["run", "--locked", "--release", "--package", "dmexp-train", "--"]).args(words),
+    )
 }

@@ -40,7 +40,7 @@ pub(crate) struct Firmware {
     /// What the text begins with [default: "Once upon a time", or nothing where the context is short]
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// A checkout of dmexp to build with [default: the one that this command runs in, else the one that it was built from, else the repository]
+    /// A checkout of dmexp to build with [default: the one that this command runs in, else the one that it was built from, else the released crate of its version]
     #[arg(long, value_name = "DIR")]
     dmexp: Option<PathBuf>,
     /// Lists the boards
@@ -75,7 +75,7 @@ pub(crate) fn run(command: &Firmware) -> Outcome {
     let arena_bytes = plan.layout.total_bytes as u64;
     let dmexp = match &asked.dmexp {
         Source::Path(folder) => folder.to_string_lossy(),
-        Source::Git(address) => address.into(),
+        Source::Registry(version) => format!("version {version}").into(),
     };
     if command.json {
         let value = json!({

@@ -19,8 +19,8 @@ use toml::{Table, Value};
 pub enum Source {
     /// In the folder `runtime` of a checkout.
     Path(PathBuf),
-    /// In the repository at this address.
-    Git(String),
+    /// Of this version, from the registry.
+    Registry(String),
 }
 
 impl Source {
@@ -36,23 +36,23 @@ impl Source {
         })
     }
 
-    /// The checkout that `start` lies in, or else the one that this program was built from, or, where that is gone, the repository.
+    /// The checkout that `start` lies in, or else the one that this program was built from, or, where there is none, the crate of this program's version.
     pub fn around(start: &Path) -> Self {
         Self::nearest(start, Path::new(env!("CARGO_MANIFEST_DIR")))
     }
 
-    /// The checkout that `start` lies in, or that with the crate of this program at `built`, or the repository.
+    /// The checkout that `start` lies in, or that with the crate of this program at `built`, or the crate of its version from the registry.
     pub(super) fn nearest(start: &Path, built: &Path) -> Self {
         let checkout = start.ancestors().find_map(|folder| crate_in(&folder.join("runtime")));
         let found = checkout.or_else(|| crate_in(&built.join("../runtime")));
-        found.unwrap_or_else(|| Self::Git(env!("CARGO_PKG_REPOSITORY").to_owned()))
+        found.unwrap_or_else(|| Self::Registry(env!("CARGO_PKG_VERSION").to_owned()))
     }
 
     /// The key of the dependency, and its value.
     fn key(&self) -> (&'static str, String) {
         match self {
             Self::Path(folder) => ("path", folder.to_string_lossy().into_owned()),
-            Self::Git(address) => ("git", address.clone()),
+            Self::Registry(version) => ("version", version.clone()),
         }
     }
 

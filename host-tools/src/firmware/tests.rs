@@ -138,5 +138,16 @@ fn the_crate_is_found_in_a_checkout() {
     let place = TempDir::new().unwrap();
     assert_eq!(Source::in_folder(place.path()).unwrap_err().class(), Class::Request);
     assert_eq!(Source::around(place.path()), runtime, "the checkout that this was built from");
-    assert!(matches!(Source::nearest(place.path(), &place.path().join("host-tools")), Source::Git(_)));
+    // Built from a package: the runtime of the same version, of which every line of the project's manifest is true.
+    let registry = Source::nearest(place.path(), &place.path().join("host-tools"));
+    assert_eq!(registry, Source::Registry(env!("CARGO_PKG_VERSION").to_owned()));
+    let model = model(&place, true);
+    for board in ALL {
+        let out = place.path().join(board.name);
+        write(&Request { dmexp: registry.clone(), ..request(board.name, &model) }, &out).unwrap();
+        let manifest: toml::Table = fs::read_to_string(out.join("Cargo.toml")).unwrap().parse().unwrap();
+        let dmexp = manifest["dependencies"]["dmexp"].as_table().unwrap();
+        assert_eq!(dmexp["version"].as_str(), Some(env!("CARGO_PKG_VERSION")));
+        assert!(!dmexp.contains_key("path") && !dmexp.contains_key("git"), "{dmexp:?}");
+    }
 }
