@@ -111,7 +111,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = OneLine(f);
         if !self.path.as_os_str().is_empty() {
-            write!(line, "{}: ", self.path.display())?;
+            write!(line, "{}: ", shown_path(&self.path))?;
         }
         line.write_str(&self.what)?;
         if let Some(place) = &self.place {
@@ -128,6 +128,20 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_ref().map(|source| source as _)
     }
+}
+
+/// A path for people: control characters and bytes that are no text are escaped, so that it neither breaks a line nor drives the terminal, and names that differ look different.
+pub fn shown_path(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
+        }
+        for byte in chunk.invalid() {
+            text.extend(byte.escape_ascii().map(char::from));
+        }
+    }
+    text
 }
 
 /// Escapes control characters, so that a path or a piece of a file cannot break the line or drive the terminal.
@@ -156,6 +170,15 @@ mod tests {
         assert_eq!(error.to_string(), "a\\nb.bin: dim is 0 (at byte 0); export it again");
         assert_eq!(error.class(), Class::Damaged);
         assert_eq!(Error::mismatch("x").to_string(), "x");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_is_no_text_is_shown_byte_by_byte() {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"caf\xc3\xa9 \xff\x1b[31m.bin"));
+        assert_eq!(shown_path(path), "caf\u{e9} \\xff\\u{1b}[31m.bin");
+        assert!(Error::damaged("x").in_file(path).to_string().starts_with("caf\u{e9} \\xff\\u{1b}[31m.bin: x"));
     }
 
     #[test]

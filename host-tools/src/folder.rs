@@ -1,6 +1,7 @@
 //! A folder that comes out whole or not at all: filled under another name beside its place, which it gets when all is there. Used where a format is several files.
 
 use crate::error::{Class, Error, Result};
+use crate::target::{builder, sync_name};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,7 @@ impl FolderTarget {
         if !parent.is_dir() {
             return Err(unwritable("cannot be written: the folder that it goes into does not exist", "make that folder, or name another"));
         }
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".dmexp-").suffix(".tmp");
+        let mut builder = builder();
         // Temporary folders are private unless told otherwise; what comes out is like any other, within what the user's umask allows.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
@@ -72,7 +72,9 @@ impl FolderTarget {
         if self.path.is_dir() {
             fs::remove_dir(&self.path).map_err(|source| self.failed(source))?;
         }
-        fs::rename(self.temporary.path(), &self.path).map_err(|source| self.failed(source))
+        fs::rename(self.temporary.path(), &self.path).map_err(|source| self.failed(source))?;
+        sync_name(&self.path);
+        Ok(())
     }
 
     /// The error of a write that failed.

@@ -14,6 +14,7 @@ pub mod export;
 pub mod export_to;
 pub mod firmware;
 pub mod folder;
+pub mod input;
 pub mod logprobs;
 pub mod plan;
 pub mod predict;

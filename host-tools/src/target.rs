@@ -1,11 +1,11 @@
 //! A file that comes out whole or not at all: written under another name in its folder, which is taken when all is there. Used by the exporter and by every command that writes a file;
 //! whatever goes wrong leaves what was there as it was, and nothing beside it.
 
-use crate::error::{Class, Error, Result};
+use crate::error::{Class, Error, Result, shown_path};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 /// Where a file goes, looked at before any work is done.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Target {
             Err(error) => return Err(Error::unwritable(out, error)),
         };
         if let Some(source) = sources.into_iter().find(|source| fs::canonicalize(source).is_ok_and(|source| source == path)) {
-            let what = format!("is what is read ({}): it would be replaced", source.display());
+            let what = format!("is what is read ({}): it would be replaced", shown_path(source));
             return Err(Error::new(Class::Request, what).advise("name another file").in_file(out));
         }
         if fs::metadata(&path).is_ok_and(|metadata| metadata.permissions().readonly()) {
@@ -68,12 +68,19 @@ impl Target {
     /// # Errors
     /// [`Class::Unwritable`].
     pub fn temporary(&self) -> Result<NamedTempFile> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".dmexp-").suffix(".tmp");
+        let mut builder = builder();
         // Temporary files are private unless told otherwise; what comes out is a file like any other, within what the user's umask allows.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         builder.tempfile_in(&self.folder).map_err(|source| self.failed(source))
+    }
+
+    /// A new private folder beside the target, for what is in the way of no user; gone with all in it when it is dropped.
+    ///
+    /// # Errors
+    /// [`Class::Unwritable`].
+    pub fn temporary_folder(&self) -> Result<TempDir> {
+        builder().tempdir_in(&self.folder).map_err(|source| self.failed(source))
     }
 
     /// Gives `file` the target's name, once its bytes are on the disk.
@@ -83,10 +90,7 @@ impl Target {
     pub fn commit(&self, file: NamedTempFile) -> Result<()> {
         file.as_file().sync_all().map_err(|source| self.failed(source))?;
         file.persist(&self.path).map_err(|error| self.failed(error.error))?;
-        // The name is in the folder; where a folder cannot be synced the file is whole all the same.
-        if let Ok(folder) = File::open(&self.folder) {
-            let _ = folder.sync_all();
-        }
+        sync_name(&self.path);
         Ok(())
     }
 
@@ -111,6 +115,21 @@ impl Target {
     }
 }
 
+/// The names of temporary files and folders, `.dmexp-XXXXXX.tmp`, by which a user knows what a process left that was killed (docs/files.md).
+pub(crate) fn builder() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".dmexp-").suffix(".tmp");
+    builder
+}
+
+/// Sees to it that the name of a new file or folder is on the disk. Where a folder cannot be synced what it names is whole all the same.
+pub(crate) fn sync_name(path: &Path) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Ok(folder) = File::open(folder) {
+        let _ = folder.sync_all();
+    }
+}
+
 fn is_separator(byte: u8) -> bool {
     std::path::is_separator(char::from(byte))
 }
@@ -118,7 +137,6 @@ fn is_separator(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tempfile::TempDir;
 
     fn new(out: &Path) -> Result<Target> {
         Target::new(out, [])

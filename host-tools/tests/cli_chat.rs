@@ -2,9 +2,13 @@
 
 mod cli_support;
 
-use cli_support::{Ran, Shape, any, checkpoint, dmexp, folder, line, piped, run, tokenizer_bin};
+#[cfg(unix)]
+use cli_support::dmexp;
+use cli_support::{Ran, Shape, any, checkpoint, folder, line, piped, run, tokenizer_bin};
+#[cfg(unix)]
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+#[cfg(unix)]
 use std::process::Stdio;
 
 const TEMPLATE: &str = "{{ bos_token }}{% for message in messages %}[{{ message.role }}]{{ message.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";

@@ -1,4 +1,5 @@
 //! `dmexp device`, and `dmexp compare` with a serial port, by running the real binary: at the other end of a pair of terminals the runtime's own probe answers, as it does on a chip.
+#![cfg(unix)]
 
 mod cli_support;
 

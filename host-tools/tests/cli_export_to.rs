@@ -2,10 +2,8 @@
 
 mod cli_support;
 
-use cli_support::{TINY, any, checkpoint, dmexp, files, folder, line, shared};
+use cli_support::{TINY, any, checkpoint, files, folder, line, shared};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// `m.dmexp` of a made checkpoint, `m.bin`.
 fn model(folder: &Path) {
@@ -51,6 +49,10 @@ fn refusals_say_what_and_leave_nothing() {
 #[cfg(unix)]
 #[test]
 fn a_signal_while_a_folder_is_written_leaves_nothing() {
+    use cli_support::dmexp;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
     let folder = folder();
     // A hole of 160 MB: long enough to be stopped in.
     let shape = cli_support::Shape { dim: 1024, hidden: 1024, layers: 1, heads: 8, kv_heads: 8, vocab: 32_000, seq: 32 };

@@ -112,6 +112,7 @@ fn steps() -> Vec<Step> {
         step("ptx", HOST, kernels::check),
         step("32-bit", HOST, test_on_32_bits),
         step("features", HOST, check_features),
+        step("hosts", HOST, check_hosts),
         step("documentation", HOST, || {
             process::run(process::cargo().current_dir(paths::root()).env("RUSTDOCFLAGS", "-D warnings").args([
                 "doc",
@@ -166,6 +167,9 @@ const TARGET_OF_32_BITS: &str = "i686-unknown-linux-musl";
 /// Targets with an operating system, or something like one, that differ from this machine's.
 const OTHER_HOSTS: &[&str] = &["aarch64-unknown-linux-musl", "wasm32-unknown-unknown"];
 
+/// The hosts of the command on which no test runs: everything of the everyday build is compiled for them as far as that goes without their linkers, its tests too.
+const UNTRIED_HOSTS: &[&str] = &["x86_64-pc-windows-gnu", "x86_64-apple-darwin"];
+
 /// A target whose cores have an FPU, and the DSP instructions or not.
 const WITHOUT_DSP: &str = "thumbv8m.main-none-eabihf";
 
@@ -180,6 +184,19 @@ fn test_on_32_bits() -> Outcome {
             .args(["--package", "dmexp-format", "--package", "dmexp", "--package", "dmexp-tools"])
             .args(["--features", "dmexp-format/std"]),
     )
+}
+
+/// Checks what ships for hosts that this machine is not. Where a target cannot be had, the step says so: whoever works without a network loses no other check.
+fn check_hosts() -> Outcome {
+    for target in UNTRIED_HOSTS {
+        if setup::rust_target(target).is_err() {
+            println!("left out: the Rust target {target} cannot be had");
+            continue;
+        }
+        // Of the smaller of the two, tests as well.
+        cargo(&["check", "--quiet", "--locked", "--all-targets", "--target", target])?;
+    }
+    Ok(())
 }
 
 /// Runs cargo in the main workspace.

@@ -146,6 +146,14 @@ impl Checkpoint {
         &self.files
     }
 
+    /// Whether no source file was written to since it was opened.
+    ///
+    /// # Errors
+    /// [`Class::Unreadable`](crate::error::Class::Unreadable) with the path of one that was.
+    pub fn unchanged(&self) -> Result<()> {
+        self.files.iter().try_for_each(Mapping::unchanged)
+    }
+
     /// The path of the first source file, for errors.
     pub fn path(&self) -> &Path {
         self.files.first().map_or(Path::new(""), Mapping::path)

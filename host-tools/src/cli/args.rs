@@ -1,13 +1,12 @@
 //! Arguments that several commands take: how they are read, strictly, and what is said of a wrong one.
 
-use super::failure::{Failure, Outcome, request};
+use super::failure::{Outcome, request};
 use dmexp::sampler::Settings;
 use dmexp::simd::Level;
 use dmexp_format::{DType, KvDType};
 use dmexp_tools::decode::Load;
-use dmexp_tools::error::Error;
+use dmexp_tools::input::{self, TEXT_LIMIT};
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
 use std::path::Path;
 
 /// `--kv`.
@@ -130,22 +129,9 @@ pub(crate) fn bytes_of(argument: &OsStr) -> Outcome<Vec<u8>> {
     }
 }
 
-/// The most bytes of a text or a list of tokens: far past every context, and little enough for any host. Without it an endless input would take all memory.
-pub(crate) const TEXT_LIMIT: u64 = 64_000_000;
-
 /// Everything that comes from stdin.
 pub(crate) fn stdin() -> Outcome<Vec<u8>> {
-    all_of(std::io::stdin().lock(), Path::new("stdin"))
-}
-
-/// Everything that comes from `source`, which errors call `name`.
-fn all_of(source: impl Read, name: &Path) -> Outcome<Vec<u8>> {
-    let mut bytes = Vec::new();
-    source.take(TEXT_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| Failure::Told(Error::unreadable(name, error)))?;
-    if bytes.len() as u64 > TEXT_LIMIT {
-        return Err(request(format!("{} gives more than {TEXT_LIMIT} bytes", name.display()), "give a text that fits the model's context"));
-    }
-    Ok(bytes)
+    Ok(input::all_of(std::io::stdin().lock(), Path::new("stdin"), TEXT_LIMIT)?)
 }
 
 /// An argument that is a text, or `-` for stdin.
@@ -167,9 +153,7 @@ pub(crate) fn file_or_stdin(path: &OsString) -> Outcome<Vec<u8>> {
     if path == "-" {
         return stdin();
     }
-    let path = Path::new(path);
-    let file = std::fs::File::open(path).map_err(|error| Failure::Told(Error::unreadable(path, error)))?;
-    all_of(file, path)
+    Ok(input::read(Path::new(path), TEXT_LIMIT)?)
 }
 
 /// Replaces `\n`, `\r`, `\t`, `\\`, `\"` and `\xNN`.
@@ -222,13 +206,6 @@ mod tests {
         for wrong in [r"\", r"\q", r"\x", r"\x4", r"\xg0"] {
             assert!(unescape(wrong.as_bytes()).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn an_endless_text_is_refused() {
-        let error = all_of(std::io::repeat(b'a'), Path::new("stdin")).unwrap_err();
-        assert!(format!("{error:?}").contains("more than 64000000 bytes"), "{error:?}");
-        assert_eq!(all_of(&b"abc"[..], Path::new("stdin")).unwrap(), b"abc");
     }
 
     #[test]

@@ -113,6 +113,7 @@ pub(crate) fn run(command: &Bench) -> Outcome {
     });
     bar.finish_and_clear();
     let report = report?;
+    loaded.iter().try_for_each(Loaded::unchanged)?;
     if command.json {
         return Ok(json(&bench_report::as_json(&report, &loaded, command)?)?);
     }

@@ -10,6 +10,8 @@ use dmexp::tokenizer::Tokenizer;
 use dmexp::{Sampler, Session, Step, StopReason, StopStrings};
 use dmexp_format::host::Header;
 use dmexp_tools::chat::{self, Conversation, Template};
+use dmexp_tools::error::shown_path;
+use dmexp_tools::input::TEXT_LIMIT;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -56,6 +58,7 @@ pub(super) fn run(command: &Generate) -> Outcome {
         note(format_args!("{HELP}"));
     }
     let turns = talk.all(first, stdin, terminal)?;
+    opened.loaded.unchanged()?;
     note(format_args!("{}; prefill: {}; decode: {}", count(turns, "turn"), talk.prefill, talk.decode));
     note(format_args!("arena: {}, for {} positions with keys and values in {}", bytes(arena_bytes as u64), model.context(), model.kv()));
     Ok(())
@@ -71,14 +74,14 @@ fn template(command: &Generate, opened: &Opened) -> Outcome<Template> {
     if let Some(template) = own_template(opened, command.chat_template.as_deref())? {
         return Ok(template);
     }
-    let what = format!("{} carries no chat template", opened.loaded.path().display());
+    let what = format!("{} carries no chat template", shown_path(opened.loaded.path()));
     Err(request(what, "give the model's own with --chat-template FILE (a Jinja text), or leave --chat out"))
 }
 
 /// The template in the file `named`, or else the model's own, if it has one.
 pub(super) fn own_template(opened: &Opened, named: Option<&Path>) -> Outcome<Option<Template>> {
     if let Some(path) = named {
-        let text = utf8(args::file_or_stdin(&path.as_os_str().to_owned())?, &path.display().to_string())?;
+        let text = utf8(args::file_or_stdin(&path.as_os_str().to_owned())?, &shown_path(path))?;
         return Ok(Some(Template::new(&text).map_err(|error| error.in_file(path))?));
     }
     let file = opened.loaded.file()?;
@@ -241,11 +244,11 @@ fn read_turn(input: &mut impl BufRead, terminal: bool) -> Outcome<Option<String>
             let _ = write!(io::stderr(), "{sign}").and_then(|()| io::stderr().flush());
         }
         let begun = !turn.is_empty();
-        let room = args::TEXT_LIMIT.saturating_sub(turn.len() as u64);
+        let room = TEXT_LIMIT.saturating_sub(turn.len() as u64);
         let read = input.by_ref().take(room + 1).read_until(b'\n', &mut turn);
         let read = read.map_err(|error| dmexp_tools::error::Error::unreadable(Path::new("stdin"), error))?;
-        if turn.len() as u64 > args::TEXT_LIMIT {
-            return Err(request(format!("a turn has more than {} bytes", args::TEXT_LIMIT), "give a text that fits the model's context"));
+        if turn.len() as u64 > TEXT_LIMIT {
+            return Err(request(format!("a turn has more than {TEXT_LIMIT} bytes"), "give a text that fits the model's context"));
         }
         if read == 0 && !begun {
             if terminal {

@@ -2,16 +2,18 @@
 
 use super::args;
 use super::compare_machines::{self, Machines};
-use super::export_run::cancel_flag;
 use super::failure::{Outcome, request};
 use super::figures::magnitude;
 use super::logits::Convention;
 use super::model::{ModelArgs, for_checkpoint, tokenizer_files};
 use super::output::{count, float, grouped, json, table};
+use super::signals::cancel_flag;
 use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 use dmexp_format::DType;
 use dmexp_tools::checkpoint::{self, Config};
 use dmexp_tools::compare::{self, Comparison, Measured, Request};
+use dmexp_tools::error::Error;
+use dmexp_tools::input::{self, TEXT_LIMIT};
 use dmexp_tools::target::Target;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::{Value, json};
@@ -138,7 +140,7 @@ pub(crate) fn run(command: &Compare) -> Outcome {
 }
 
 fn dtypes(command: &Dtypes) -> Outcome {
-    let text = std::fs::read(&command.text).map_err(|source| dmexp_tools::error::Error::unreadable(&command.text, source))?;
+    let text = input::read(&command.text, TEXT_LIMIT)?;
     let mut sources = vec![command.checkpoint.clone(), command.text.clone()];
     sources.extend(checkpoint::beside(&command.checkpoint));
     sources.extend(command.tokenizer.as_deref().map(tokenizer_files).unwrap_or_default());
@@ -190,7 +192,8 @@ fn dtypes(command: &Dtypes) -> Outcome {
         full: command.convention == Convention::Full,
     };
 
-    let folder = tempfile::tempdir()?;
+    let folder =
+        tempfile::tempdir().map_err(|error| Error::unwritable(&std::env::temp_dir(), error).advise("name another folder in TMPDIR"))?;
     let cancel = cancel_flag()?;
     let hidden = command.quiet || command.json;
     let bar = ProgressBar::with_draw_target(None, if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() });

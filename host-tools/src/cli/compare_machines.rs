@@ -2,11 +2,11 @@
 
 use super::args;
 use super::compare_report::{Report, print, report_json};
-use super::export_run::cancel_flag;
 use super::failure::{Failure, Outcome, request};
 use super::model::{ModelArgs, Opened, encode, known, needed};
 use super::output::json;
 use super::run_on::{Processor, RunOn, gpu_name};
+use super::signals::cancel_flag;
 use clap::Args;
 use dmexp_tools::compare::heat;
 use dmexp_tools::compare::machines::{Play, continued, play};
@@ -15,7 +15,8 @@ use dmexp_tools::compare::transcript::{self, Transcript};
 use dmexp_tools::compare::verdict::{Names, verdict};
 use dmexp_tools::decode::Cpu;
 use dmexp_tools::device::{self, Load, Name, Timing};
-use dmexp_tools::error::{Class, Error};
+use dmexp_tools::error::{Class, Error, shown_path};
+use dmexp_tools::input::{self, TEXT_LIMIT};
 use dmexp_tools::target::Target;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::ffi::OsString;
@@ -156,6 +157,7 @@ fn compare(args: &ModelArgs, command: &Machines) -> Outcome {
     });
     bar.finish_and_clear();
     let found = found?;
+    std::iter::once(&opened).chain(&reference_opened).try_for_each(|opened| opened.loaded.unchanged())?;
 
     let file = opened.loaded.file()?;
     let tensor = |number: u32| file.tensor_name(number).map_or_else(|| format!("tensor {number}"), str::to_owned);
@@ -241,7 +243,7 @@ fn same_model(side: &dyn Side, opened: &Opened) -> Outcome {
     if found == wanted {
         return Ok(());
     }
-    let path = opened.loaded.path().display();
+    let path = shown_path(opened.loaded.path());
     let what = format!("{} has the model with the fingerprint {found:08x}, {path} has {wanted:08x}", side.about().name);
     Err(Error::mismatch(what).advise("flash it with that file, or name the file that it has").into())
 }
@@ -264,7 +266,7 @@ fn tokens(command: &Machines, opened: &Opened, reference: &mut dyn Side, recorde
         encode(&tokenizer, text, true)
     };
     let mut tokens = match (&command.text, &command.prompt, &command.tokens, recorded) {
-        (Some(path), ..) => of_text(&std::fs::read(path).map_err(|source| Error::unreadable(path, source))?)?,
+        (Some(path), ..) => of_text(&input::read(path, TEXT_LIMIT)?)?,
         (_, Some(prompt), ..) => of_text(&args::text_or_stdin(prompt)?)?,
         (_, _, Some(tokens), _) => args::tokens_or_stdin(tokens)?,
         (.., Some(recorded)) => recorded,

@@ -10,7 +10,7 @@ use dmexp::sampler::Settings;
 use dmexp_format::KvDType;
 use dmexp_tools::decode::{Loaded, any_seed};
 use dmexp_tools::device::{self, Device, Load, Name, Stopped, Timing};
-use dmexp_tools::error::{Class, Error};
+use dmexp_tools::error::{Class, Error, shown_path};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -141,7 +141,7 @@ impl Chip {
         let found = device.hello().fingerprint;
         match wanted {
             Some((path, wanted)) if wanted != found => {
-                let what = format!("{} has the model with the fingerprint {found:08x}, {} has {wanted:08x}", self.device, path.display());
+                let what = format!("{} has the model with the fingerprint {found:08x}, {} has {wanted:08x}", self.device, shown_path(path));
                 Err(Error::mismatch(what).advise("flash it with that file, or name the file that it has").into())
             }
             _ => Ok(device),

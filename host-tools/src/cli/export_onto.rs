@@ -2,6 +2,7 @@
 
 use super::failure::Outcome;
 use super::output::{bytes, facts, json};
+use dmexp_tools::error::shown_path;
 use dmexp_tools::export::{Loading, Progress, Weights, onto};
 use serde_json::json;
 use std::io::{self, Write};
@@ -45,7 +46,7 @@ pub(super) fn run(asked: &Onto<'_>, cancel: &AtomicBool, progress: &mut dyn FnMu
 
 fn print(asked: &Onto<'_>, loading: &Loading) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{} is {} with weights of {}", loading.out.display(), asked.base.display(), asked.checkpoint.display())?;
+    writeln!(out, "{} is {} with weights of {}", shown_path(&loading.out), shown_path(asked.base), shown_path(asked.checkpoint))?;
     facts(&mut out, &[("file", bytes(loading.file_bytes)), ("fingerprint", format!("{:08x}", loading.fingerprint))])?;
     let lists = &loading.lists;
     for (name, paths) in [("applied", &lists.applied), ("missing", &lists.missing), ("unused", &lists.unused)] {

@@ -7,11 +7,12 @@ use super::failure::{Outcome, request};
 use super::figures::{TensorLine, by_dtype, magnitude, tensor_table};
 use super::model::{for_checkpoint, tokenizer_files};
 use super::output::{bytes, count, facts, float, grouped, json};
+use super::signals::cancel_flag;
 use clap::Args;
 use dmexp_format::DType;
 use dmexp_tools::checkpoint::{self, Config};
 use dmexp_tools::compare::Divergence;
-use dmexp_tools::error::Error;
+use dmexp_tools::error::{Error, shown_path};
 use dmexp_tools::export::{self, Format, Options, Phase, Progress, Quality, Report, Select};
 use dmexp_tools::target::Target;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -19,8 +20,6 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Make a .dmexp file of a training checkpoint
 ///
@@ -219,19 +218,6 @@ pub(crate) fn run(command: &Run) -> Outcome {
     Ok(print(&report, command.tensors, path)?)
 }
 
-/// Set by Ctrl-C and by SIGTERM, so that neither leaves a temporary file. A second one ends the process at once.
-pub(super) fn cancel_flag() -> Outcome<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in SIGNALS {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
-        signal_hook::flag::register(signal, Arc::clone(&flag))?;
-    }
-    Ok(flag)
-}
-
-/// Not SIGHUP: a handler would undo what `nohup` did.
-const SIGNALS: [i32; 2] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
-
 /// The progress bar, a new one for each phase: on terminals only.
 struct Shown {
     hidden: bool,
@@ -338,7 +324,7 @@ fn quality_rows(quality: &Quality) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         (
             "compared on",
-            format!("{} in {} of {}", count(positions, "token"), count(quality.windows as u64, "window"), quality.text.display()),
+            format!("{} in {} of {}", count(positions, "token"), count(quality.windows as u64, "window"), shown_path(&quality.text)),
         ),
         ("KL from f32", format!("{kl:.2e} a token")),
         ("same best token", format!("{:.1}%", 100.0 * top1)),
@@ -353,7 +339,7 @@ fn quality_rows(quality: &Quality) -> Vec<(&'static str, String)> {
 fn print(report: &Report, tensors: bool, source: &Path) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let lines: Vec<TensorLine> = report.tensors.iter().map(TensorLine::from).collect();
-    writeln!(out, "{} is now a .dmexp of {}", report.out.display(), source.display())?;
+    writeln!(out, "{} is now a .dmexp of {}", shown_path(&report.out), shown_path(source))?;
     let figures = &report.figures;
     let mut rows = vec![
         ("format", report.format.number().to_string()),

@@ -1,9 +1,10 @@
 //! `dmexp export to`: a `.dmexp` becomes a model in another format.
 
-use super::export_run::cancel_flag;
 use super::failure::Outcome;
 use super::output::{bytes, count, json};
+use super::signals::cancel_flag;
 use clap::Args;
+use dmexp_tools::error::shown_path;
 use dmexp_tools::export_to::{self, Destination};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -67,7 +68,7 @@ pub(crate) fn run(command: &To) -> Outcome {
     writeln!(
         io::stdout(),
         "{}: {}, {}, {}",
-        report.out.display(),
+        shown_path(&report.out),
         report.format.name(),
         count(report.tensors, "tensor"),
         bytes(report.bytes)

@@ -233,6 +233,7 @@ pub(crate) fn run(command: &Generate) -> Outcome {
     let ended = text.end();
     let run = run?;
     ended?;
+    opened.loaded.unchanged()?;
     let prefill = Pace { tokens: run.fed, seconds: run.prefill };
     let decode = Pace { tokens: run.decoded, seconds: run.decode };
     if command.json {

@@ -48,6 +48,7 @@ pub(crate) fn run(command: &Get) -> Outcome {
         return Ok(());
     };
     let (info, data) = weight(&loaded, path)?;
+    loaded.unchanged()?;
     let tensor = Tensor::new(info.shape.iter().map(|size| *size as usize).collect(), data)?;
     if let Some(npy) = &command.npy {
         let target = Target::new(npy, [command.file.as_path()])?;

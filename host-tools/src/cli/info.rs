@@ -15,6 +15,7 @@ use dmexp_format::layout::LlamaLayout;
 use dmexp_format::tokenizer::NO_TOKEN;
 use dmexp_format::{KvDType, crc32};
 use dmexp_tools::decode::Loaded;
+use dmexp_tools::error::shown_path;
 use dmexp_tools::predict;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -211,7 +212,7 @@ impl<'a> Found<'a> {
     fn print(&self, tensors: bool) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let (file, fixed) = (&self.file, self.file.fixed());
-        writeln!(out, "{}: a .dmexp file, format {}", self.path.display(), file.version())?;
+        writeln!(out, "{}: a .dmexp file, format {}", shown_path(self.path), file.version())?;
         let mut rows = vec![
             ("architecture", file.architecture().name().to_owned()),
             ("size", bytes(self.file_bytes)),

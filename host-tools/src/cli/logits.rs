@@ -6,6 +6,7 @@ use super::failure::{Outcome, request};
 use super::model::{ModelArgs, encode, known, needed};
 use super::output::{bytes, count, float, json, quoted, table};
 use super::run_on::RunOn;
+use super::signals::cancel_flag;
 use super::tokenize::piece;
 use clap::{Args, ValueEnum};
 use dmexp::tokenizer::Tokenizer;
@@ -13,12 +14,13 @@ use dmexp::{Model, Sampler, Session};
 use dmexp_format::tokenizer::TokenizerKind;
 use dmexp_tools::decode::golden::top5;
 use dmexp_tools::decode::{Decoder, window_logits};
-use dmexp_tools::error::{Error, Result};
+use dmexp_tools::error::{Class, Error, Result, shown_path};
 use dmexp_tools::target::Target;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 /// Compute the logits at every position of a text
 ///
@@ -122,10 +124,15 @@ pub(crate) fn run(command: &Logits) -> Outcome {
         let what = format!("there are {} tokens, the context has {} positions", tokens.len(), model.context());
         return Err(request(what, "give fewer, or more --context where the model allows it"));
     }
+    // A file may take long to write: stopped half way it is taken away.
+    let cancel = target.as_ref().map(|_| cancel_flag()).transpose()?;
     let mut session = cpu.session(Sampler::greedy())?;
     let mut rows = Vec::new();
     let mut feed = |out: &mut dyn Write| {
         self::rows(&mut session, told_apart(command.convention, &model), &tokens, &mut |position, logits| {
+            if cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+                return Err(Error::new(Class::Cancelled, "stopped: nothing was written"));
+            }
             for logit in logits {
                 out.write_all(&logit.to_le_bytes())
                     .map_err(|error| Error::unwritable(command.out.as_deref().unwrap_or("-".as_ref()), error))?;
@@ -133,7 +140,8 @@ pub(crate) fn run(command: &Logits) -> Outcome {
             let best = top5(logits).into_iter().filter_map(|token| Some((token, *logits.get(token as usize)?)));
             rows.push(Row { position, token: tokens.get(position as usize).copied().unwrap_or_default(), best: best.collect() });
             Ok(())
-        })
+        })?;
+        opened.loaded.unchanged()
     };
     match &target {
         Some(target) => target.write(feed)?,
@@ -156,7 +164,7 @@ pub(crate) fn run(command: &Logits) -> Outcome {
     match &command.out {
         Some(out) => {
             let written = rows.len() as u64 * u64::from(vocab_size) * 4;
-            writeln!(stdout, "{}: {} of {vocab_size} f32, {}", out.display(), count(rows.len() as u64, "row"), bytes(written))?;
+            writeln!(stdout, "{}: {} of {vocab_size} f32, {}", shown_path(out), count(rows.len() as u64, "row"), bytes(written))?;
         }
         None => writeln!(stdout, "{}", best(&rows, model.tokenizer()))?,
     }

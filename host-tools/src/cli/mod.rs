@@ -36,6 +36,7 @@ mod predict;
 mod run_on;
 mod score;
 mod serve;
+mod signals;
 mod strip;
 mod tokenize;
 mod verify;
@@ -122,6 +123,7 @@ enum New {
 
 /// Runs the command line that this process was started with.
 pub(crate) fn main() -> ExitCode {
+    signals::prepare();
     match Cli::try_parse() {
         Ok(cli) => failure::exit(run(cli.command)),
         Err(error) => usage(&error),
@@ -156,14 +158,13 @@ fn run(command: Command) -> Outcome {
 /// Help and version go to stdout and are no error; anything else is what clap has to say of the command line, under this program's name.
 fn usage(error: &clap::Error) -> ExitCode {
     let text = error.render().ansi().to_string();
-    // Nobody is left to tell if these fail.
     if error.use_stderr() {
+        // Nobody is left to tell if this fails.
         let _ = anstream::stderr().write_all(text.replacen("error:", "dmexp:", 1).as_bytes());
-        ExitCode::from(2)
-    } else {
-        let _ = anstream::stdout().write_all(text.as_bytes());
-        ExitCode::SUCCESS
+        return ExitCode::from(2);
     }
+    let mut out = anstream::stdout();
+    failure::exit(out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Into::into))
 }
 
 #[cfg(test)]

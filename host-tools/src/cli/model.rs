@@ -16,7 +16,7 @@ use dmexp_format::layout::Decoding;
 use dmexp_format::tokenizer::{NO_TOKEN, TokenizerFacts, TokenizerKind};
 use dmexp_tools::checkpoint::{Kind, TokenizerSource, beside, recognise_path, tokenizer_file};
 use dmexp_tools::decode::{Cpu, CpuOptions, DormouseOptions, Load, Loaded, TokenizerArrays, physical_cores};
-use dmexp_tools::error::{Error, Result};
+use dmexp_tools::error::{Error, Result, shown_path};
 use dmexp_tools::text;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -164,7 +164,7 @@ fn runs(loaded: &Loaded) -> Result<()> {
 /// Refuses to go from text to tokens without a tokenizer.
 pub(crate) fn needed(tokenizer: &Tokenizer<'_>, path: &Path) -> Outcome {
     if tokenizer.facts().kind == TokenizerKind::None {
-        let what = format!("{} carries no tokenizer", path.display());
+        let what = format!("{} carries no tokenizer", shown_path(path));
         return Err(request(what, "name one with --tokenizer: a file or bytes, the one that the model was trained with"));
     }
     Ok(())
@@ -207,7 +207,7 @@ pub(crate) fn alone(name: &OsStr) -> Outcome<TokenizerArrays> {
     }
     let path = Path::new(name);
     match recognise_path(path)? {
-        Kind::Dmexp { .. } => Err(request(format!("{} is a .dmexp file", path.display()), "name it with --export")),
+        Kind::Dmexp { .. } => Err(request(format!("{} is a .dmexp file", shown_path(path)), "name it with --export")),
         _ => Ok(TokenizerArrays::new(&tokenizer_file::read(path, None)?)),
     }
 }

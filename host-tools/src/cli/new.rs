@@ -5,7 +5,7 @@ use super::failure::{Outcome, request};
 use super::output::{bytes, facts, grouped, json, table};
 use clap::Args;
 use dmexp_format::KvDType;
-use dmexp_tools::error::Error;
+use dmexp_tools::error::{Error, shown_path};
 use dmexp_tools::firmware::{self, Board, Request, Source};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -91,7 +91,7 @@ pub(crate) fn run(command: &Firmware) -> Outcome {
         return Ok(json(&value)?);
     }
     let mut text = io::stdout().lock();
-    writeln!(text, "{}: firmware for {}", out.display(), board.title())?;
+    writeln!(text, "{}: firmware for {}", shown_path(&out), board.title())?;
     let ram = plan.board.banks.first().map_or(0, |(_, bytes)| *bytes);
     let rows = [
         ("model", format!("{} of {} that the code leaves", bytes(model_bytes), grouped(plan.model_room))),

@@ -9,6 +9,7 @@ use dmexp_format::KvDType;
 use dmexp_format::host::boards::{BOARDS, Board, STACK_BYTES};
 use dmexp_format::host::fit::Placement;
 use dmexp_tools::decode::Loaded;
+use dmexp_tools::error::shown_path;
 use dmexp_tools::plan::{Facts, Limit, Plan, Speed};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
@@ -61,7 +62,7 @@ pub(crate) fn run(command: &PlanArgs) -> Outcome {
         if command.json {
             json(&as_json(&facts, &plan))?;
         } else {
-            print(&command.file.display().to_string(), &facts, &plan)?;
+            print(&shown_path(&command.file), &facts, &plan)?;
         }
         return if plan.fits() { Ok(()) } else { Err(Failure::FoundWrong) };
     }

@@ -6,11 +6,12 @@ use clap::Args;
 use dmexp::format::arch::sequential::{Op, Usage};
 use dmexp::{Prediction, Predictor};
 use dmexp_tools::decode::Loaded;
-use dmexp_tools::error::{Class, Error};
+use dmexp_tools::error::{Class, Error, shown_path};
+use dmexp_tools::input::{self, NUMBERS_LIMIT};
 use dmexp_tools::predict::{self, Tensor};
 use dmexp_tools::target::Target;
 use serde_json::{Value, json};
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
 /// Classes that are named of one row.
@@ -57,6 +58,7 @@ pub(crate) fn run(command: &Predict) -> Outcome {
     };
     let inputs = read(input, &predictor)?;
     let outputs = predict::predict(&predictor, &inputs).map_err(|error| named(error, input))?;
+    loaded.unchanged()?;
     if let Some((kind, target)) = to {
         let bytes = kind.bytes(&predictor, &outputs)?;
         target.write(|out| out.write_all(&bytes).map_err(|error| target.failed(error)))?;
@@ -87,7 +89,7 @@ impl Kind {
             Some("npy") => Ok(Self::Npy),
             Some("csv" | "tsv" | "txt") => Ok(Self::Csv),
             Some("json") => Ok(Self::Json),
-            _ => Err(request(format!("{}: the ending says no format", path.display()), "name a file that ends in .npy, .csv or .json")),
+            _ => Err(request(format!("{}: the ending says no format", shown_path(path)), "name a file that ends in .npy, .csv or .json")),
         }
     }
 
@@ -109,12 +111,11 @@ fn named(error: Error, path: &Path) -> Error {
 
 fn read(path: &Path, predictor: &Predictor<'_>) -> Outcome<Vec<Tensor>> {
     let (kind, bytes) = if path.as_os_str() == "-" {
-        let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes).map_err(|error| Error::unreadable(Path::new("stdin"), error))?;
+        let bytes = input::all_of(io::stdin().lock(), Path::new("stdin"), NUMBERS_LIMIT)?;
         let first = bytes.iter().copied().find(|byte| !byte.is_ascii_whitespace());
         (if matches!(first, Some(b'[' | b'{')) { Kind::Json } else { Kind::Csv }, bytes)
     } else {
-        (Kind::of(path)?, std::fs::read(path).map_err(|error| Error::unreadable(path, error))?)
+        (Kind::of(path)?, input::read(path, NUMBERS_LIMIT)?)
     };
     let text = || {
         std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes)).map_err(|_| Error::damaged("is not text").in_file(path))
@@ -124,7 +125,7 @@ fn read(path: &Path, predictor: &Predictor<'_>) -> Outcome<Vec<Tensor>> {
         Kind::Npy => predict::read_npy(&bytes).map(|(tensor, note)| {
             if let Some(note) = note {
                 // If stderr is closed, nobody is left to tell.
-                let _ = writeln!(io::stderr(), "note: {}: {note}", path.display());
+                let _ = writeln!(io::stderr(), "note: {}: {note}", shown_path(path));
             }
             vec![tensor]
         }),

@@ -118,6 +118,7 @@ pub(crate) fn run(command: &Score) -> Outcome {
         figures.push(figure);
     }
     bar.finish_and_clear();
+    opened.loaded.unchanged()?;
     let total = text.len() as u64;
     if command.json {
         let scores = figures.iter().map(|figure| {

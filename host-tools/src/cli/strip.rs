@@ -5,7 +5,7 @@ use super::output::{bytes, json};
 use clap::Args;
 use dmexp_format::host;
 use dmexp_tools::decode::Loaded;
-use dmexp_tools::error::Error;
+use dmexp_tools::error::{Error, shown_path};
 use dmexp_tools::target::Target;
 use serde_json::json;
 use std::io::{self, Write};
@@ -35,11 +35,15 @@ pub(crate) fn run(command: &Strip) -> Outcome {
     let loaded = Loaded::open(&command.file)?;
     let file = loaded.file()?;
     if file.version() != 2 {
-        let what =
-            format!("{} is of format {}, which has no index that could stand without the header", command.file.display(), file.version());
+        let what = format!(
+            "{} is of format {}, which has no index that could stand without the header",
+            shown_path(&command.file),
+            file.version()
+        );
         return Err(request(what, "export the checkpoint again as format 2"));
     }
     let stripped = host::strip(loaded.bytes()).map_err(|error| Error::damaged(error.to_string()).in_file(&command.file))?;
+    loaded.unchanged()?;
     let target = Target::new(&command.out, [command.file.as_path()])?;
     target.write(|out| out.write_all(&stripped).map_err(|error| target.failed(error)))?;
     let (before, after) = (loaded.bytes().len() as u64, stripped.len() as u64);
@@ -47,6 +51,6 @@ pub(crate) fn run(command: &Strip) -> Outcome {
         let value = json!({ "out": command.out.to_string_lossy(), "bytes_before": before, "bytes": after, "fingerprint": format!("{:08x}", file.fingerprint()) });
         return Ok(json(&value)?);
     }
-    writeln!(io::stdout(), "{}: {}, {} less", command.out.display(), bytes(after), bytes(before.saturating_sub(after)))?;
+    writeln!(io::stdout(), "{}: {}, {} less", shown_path(&command.out), bytes(after), bytes(before.saturating_sub(after)))?;
     Ok(())
 }

@@ -6,6 +6,7 @@ use anstyle::AnsiColor;
 use clap::Args;
 use dmexp_tools::decode::verify::Outcome as Found;
 use dmexp_tools::decode::{VerifyReport, verify_all};
+use dmexp_tools::error::shown_path;
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -76,6 +77,6 @@ fn print(command: &Verify, report: &VerifyReport) -> io::Result<()> {
         writeln!(out, "not known to this version, and without effect on what is computed: {}", shown(key))?;
     }
     let rest = if failed > 0 { "; later checks were not made" } else { "" };
-    writeln!(out, "{}: {passed} passed, {failed} failed, {not_made} not checked{rest}", command.file.display())?;
+    writeln!(out, "{}: {passed} passed, {failed} failed, {not_made} not checked{rest}", shown_path(&command.file))?;
     out.flush()
 }

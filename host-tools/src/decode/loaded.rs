@@ -108,6 +108,14 @@ impl Loaded {
         self.mapping.path()
     }
 
+    /// Whether the file was left alone since it was mapped; asked when all is computed. A copy always was.
+    ///
+    /// # Errors
+    /// [`Class::Unreadable`](crate::error::Class::Unreadable) if it was written to.
+    pub fn unchanged(&self) -> Result<()> {
+        self.mapping.unchanged()
+    }
+
     /// All bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         self.mapping.bytes()

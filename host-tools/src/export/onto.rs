@@ -10,7 +10,7 @@ use crate::checkpoint::roster::{LoadReport, Roster, partial, strict};
 use crate::checkpoint::rustyml::{RustyMl, model_roster, wanted};
 use crate::checkpoint::{ArrayView, Checkpoint, Config as Source, LlamaSource, llama_roster};
 use crate::decode::{Loaded, verify};
-use crate::error::{Class, Error, Result};
+use crate::error::{Class, Error, Result, shown_path};
 use crate::predict;
 use crate::target::Target;
 use dmexp_format::DType;
@@ -80,7 +80,8 @@ pub fn onto(
     let (lists, checkpoint, notes) = compare(weights, &loaded, &header, partially)?;
     if lists.applied.is_empty() {
         let list = |paths: &[String]| if paths.is_empty() { "none".to_owned() } else { paths.join(", ") };
-        let what = format!("has no weights that fit {}: missing {}; unused {}", base.display(), list(&lists.missing), list(&lists.unused));
+        let what =
+            format!("has no weights that fit {}: missing {}; unused {}", shown_path(base), list(&lists.missing), list(&lists.unused));
         return Err(Error::mismatch(what).advise("name the file that these weights were trained from").in_file(checkpoint.path()));
     }
     let arrays: HashMap<&str, ArrayView<'_>> = checkpoint.arrays().map(|array| (array.name(), array)).collect();
@@ -130,6 +131,8 @@ pub fn onto(
     verify::after_export(&written)?;
     let (file_bytes, fingerprint) = (written.bytes().len() as u64, written.file()?.fingerprint());
     drop(written);
+    loaded.unchanged()?;
+    checkpoint.unchanged()?;
     target.commit(file)?;
     Ok(Loading { out: out.to_path_buf(), file_bytes, fingerprint, lists, notes })
 }
@@ -182,7 +185,7 @@ fn lists(model: &Roster, file: &Roster, partially: bool) -> Result<LoadReport> {
 }
 
 fn other_architecture(header: &Header, path: &Path, base: &Path) -> Error {
-    Error::mismatch(format!("is another kind of model than {}, whose architecture is {:?}", base.display(), header.arch().name()))
+    Error::mismatch(format!("is another kind of model than {}, whose architecture is {:?}", shown_path(base), header.arch().name()))
         .in_file(path)
 }
 

@@ -6,6 +6,8 @@ use crate::checkpoint::Checkpoint;
 use crate::compare::{Divergence, Meter, windows};
 use crate::decode::{Cpu, CpuOptions, Decoder, Loaded, physical_cores};
 use crate::error::{Class, Error, Result};
+use crate::input::{self, TEXT_LIMIT};
+use crate::target::Target;
 use dmexp::Sampler;
 use dmexp::tokenizer::Tokenizer;
 use dmexp_format::{DType, KvDType};
@@ -58,13 +60,15 @@ pub(super) fn measure(
     options: &Options,
     exported: &Loaded,
     path: &Path,
+    target: &Target,
     watch: &mut Watch<'_>,
 ) -> Result<Quality> {
-    let text = std::fs::read(path).map_err(|error| Error::unreadable(path, error))?;
-    let folder = options.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let room = tempfile::Builder::new().prefix(".dmexp-").tempdir_in(folder).map_err(|error| Error::unwritable(&options.out, error))?;
+    let text = input::read(path, TEXT_LIMIT)?;
+    let room = target.temporary_folder()?;
     let reference = Options { dtype: DType::F32, format: Format::V2, golden: false, ..Options::new(room.path().join("reference.dmexp")) };
-    super::run::run_watched(checkpoint, &reference, watch)?;
+    // The name of a temporary file is of no use to anybody.
+    let in_target = |error: Error| if error.class() == Class::Unwritable { error.in_file(&options.out) } else { error };
+    super::run::run_watched(checkpoint, &reference, watch).map_err(in_target)?;
     let reference = Loaded::open(&reference.out)?;
 
     let tokens = windows(&text, WINDOWS, WINDOW).into_iter().map(|window| encode(reference.model()?.tokenizer(), window));

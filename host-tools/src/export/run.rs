@@ -127,11 +127,12 @@ fn export(checkpoint: &Checkpoint, original: &Checkpoint, options: &Options, wat
     report.fingerprint = loaded.file()?.fingerprint();
     watch.tick(Progress { phase: Phase::Verify, done: 1, total: 1 })?;
     if let Some(text) = &options.quality {
-        let quality = quality::measure(checkpoint, options, &loaded, text, watch)?;
+        let quality = quality::measure(checkpoint, options, &loaded, text, &target, watch)?;
         report.warnings.extend(quality.warnings(options.dtype));
         report.quality = Some(quality);
     }
     drop(loaded);
+    original.unchanged()?;
     target.commit(file)?;
     Ok(report)
 }

@@ -7,6 +7,7 @@ use super::{Options, plan};
 use crate::checkpoint::Checkpoint;
 use crate::decode::Loaded;
 use crate::error::{Error, Result};
+use crate::input::{self, NUMBERS_LIMIT};
 use crate::predict::{self, Compared, Sample, Tensor, Tolerance};
 use crate::target::Target;
 use dmexp_format::DType;
@@ -30,8 +31,9 @@ pub(super) fn add(
 ) -> Result<Compared> {
     let Source::Sequential(source) = plan.source else { return Ok(Compared::default()) };
     let in_file = |error: Error| error.in_file(path);
-    let text = std::fs::read_to_string(path).map_err(|error| Error::unreadable(path, error))?;
-    let samples = predict::samples(&text).map_err(in_file)?;
+    let bytes = input::read(path, NUMBERS_LIMIT)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| in_file(Error::damaged("is not text")))?;
+    let samples = predict::samples(text).map_err(in_file)?;
     let exact = run(checkpoint, &Options { dtype: DType::F32, ..options.clone() }, &samples, target, watch);
     let (mut outputs, mut compared) = exact.map_err(in_file)?;
     if options.dtype != DType::F32 {

@@ -50,7 +50,7 @@ pub(super) fn write(path: &Path, out: &Path, watch: &mut Watch<'_>) -> Result<Re
         if !source.config.tied_embeddings {
             array(&checkpoint, source, TensorKind::Output, 0, watch, &mut put)?;
         }
-        Ok(())
+        checkpoint.unchanged()
     })?;
     let mut notes = Vec::new();
     if checkpoint.arrays().any(|array| !matches!(array.encoding(), Some(Encoding::F32 { .. }))) {

@@ -12,6 +12,7 @@ pub(super) fn write(loaded: &Loaded, format: Destination, out: &Path, watch: &mu
     let file = loaded.file()?;
     let bytes = to_rustyml(loaded, if format == Destination::RustyMlV3 { 3 } else { 4 })?;
     watch.add(file.num_params())?;
+    loaded.unchanged()?;
     let target = Target::new(out, [loaded.path()])?;
     target.write(|out| out.write_all(&bytes).map_err(|error| target.failed(error)))?;
     let mut notes = vec!["a RustyML file has the weights alone: what the layers do stays in the .dmexp (dmexp export info)".to_owned()];

@@ -52,6 +52,7 @@ pub(super) fn write(path: &Path, facts: &TokenizerFacts, out: &Path, watch: &mut
     file.flush().map_err(|error| target.failed(error))?;
     drop(file);
     read_back(source, target.path()).map_err(|error| error.in_file(path))?;
+    checkpoint.unchanged()?;
     target.commit()?;
     Ok(Report { out: out.to_path_buf(), format: FORMAT, bytes, tensors: listed.len() as u64, notes: Vec::new() })
 }

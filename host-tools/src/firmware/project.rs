@@ -29,6 +29,11 @@ impl Source {
     /// # Errors
     /// [`Class::Request`] where it is neither.
     pub fn in_folder(folder: &Path) -> Result<Self> {
+        if folder.to_str().is_none() {
+            return Err(Error::new(Class::Request, "has a name that is not UTF-8, which a Cargo.toml cannot hold")
+                .advise("rename it, or name it by a link")
+                .in_file(folder));
+        }
         [folder.join("runtime"), folder.to_path_buf()].into_iter().find_map(|folder| crate_in(&folder)).ok_or_else(|| {
             Error::new(Class::Request, "is no checkout of dmexp: there is no runtime/Cargo.toml of the crate `dmexp` in it")
                 .advise("name the root of the checkout")
@@ -63,11 +68,19 @@ impl Source {
     }
 }
 
-/// The crate `dmexp` in `folder`, if it is there.
+/// The crate `dmexp` in `folder`, if it is there and a Cargo.toml can say where that is.
 fn crate_in(folder: &Path) -> Option<Source> {
     let manifest: Table = std::fs::read_to_string(folder.join("Cargo.toml")).ok()?.parse().ok()?;
     let name = manifest.get("package")?.get("name")?.as_str()?;
-    (name == "dmexp").then(|| folder.canonicalize().ok()).flatten().map(Source::Path)
+    let folder = (name == "dmexp").then(|| folder.canonicalize().ok()).flatten()?;
+    folder.to_str()?;
+    Some(Source::Path(plain(folder)))
+}
+
+/// The same path as Cargo takes it: Windows begins canonical ones with `\\?\`.
+pub(super) fn plain(folder: PathBuf) -> PathBuf {
+    let text = folder.to_str().and_then(|text| text.strip_prefix(r"\\?\"));
+    text.filter(|rest| !rest.starts_with("UNC")).map(PathBuf::from).unwrap_or(folder)
 }
 
 /// What is asked for.
@@ -133,6 +146,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Plan> {
         target.file(name)?.write_all(text.as_bytes()).map_err(|source| target.failed(source))?;
     }
     target.file("model.dmexp")?.write_all(loaded.bytes()).map_err(|source| target.failed(source))?;
+    loaded.unchanged()?;
     target.commit()?;
     Ok(plan)
 }

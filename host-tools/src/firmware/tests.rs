@@ -151,3 +151,23 @@ fn the_crate_is_found_in_a_checkout() {
         assert!(!dmexp.contains_key("path") && !dmexp.contains_key("git"), "{dmexp:?}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_checkout_that_no_manifest_can_name_is_not_taken() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = TempDir::new().unwrap();
+    let odd = place.path().join(std::ffi::OsStr::from_bytes(b"odd \xff"));
+    fs::create_dir_all(odd.join("runtime")).unwrap();
+    fs::write(odd.join("runtime/Cargo.toml"), "[package]\nname = \"dmexp\"\n").unwrap();
+    assert!(Source::in_folder(&odd).unwrap_err().to_string().contains("not UTF-8"));
+    assert!(matches!(Source::nearest(&odd, &odd.join("host-tools")), Source::Git(_)));
+}
+
+#[test]
+fn a_path_of_windows_is_written_as_cargo_takes_it() {
+    let plain = |path: &str| super::project::plain(PathBuf::from(path)).to_str().unwrap().to_owned();
+    assert_eq!(plain(r"\\?\C:\dmexp\runtime"), r"C:\dmexp\runtime");
+    assert_eq!(plain(r"\\?\UNC\server\dmexp"), r"\\?\UNC\server\dmexp");
+    assert_eq!(plain("/dmexp/runtime"), "/dmexp/runtime");
+}

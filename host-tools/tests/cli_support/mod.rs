@@ -84,7 +84,7 @@ pub(crate) fn piped<S: AsRef<OsStr>>(folder: &Path, arguments: &[S], input: &[u8
     ran(child.wait_with_output().expect("the binary ends"))
 }
 
-fn ran(Output { status, stdout, stderr }: Output) -> Ran {
+pub(crate) fn ran(Output { status, stdout, stderr }: Output) -> Ran {
     Ran { code: status.code(), out: stdout, err: String::from_utf8(stderr).expect("stderr is UTF-8") }
 }
 

@@ -3,6 +3,7 @@
 use super::reader::{FileArray, FileLayer, Model};
 use crate::checkpoint::json;
 use crate::error::{Error, Result};
+use crate::input;
 use dmexp_format::host::HeaderError;
 use dmexp_format::host::sequential::{NamedLayer, SequentialSettings, layer_text};
 use std::path::Path;
@@ -34,20 +35,8 @@ pub(crate) fn of_table(table: Table) -> Result<SequentialSettings> {
 }
 
 fn text(path: &Path) -> Result<String> {
-    use std::io::Read;
-    let unreadable = |source| Error::unreadable(path, source);
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(LIMIT + 1).read_to_string(&mut text).map_err(|error| match error.kind() {
-        std::io::ErrorKind::InvalidData => {
-            Error::damaged("is not text").advise("name the architecture file: TOML, or the same in JSON").in_file(path)
-        }
-        _ => unreadable(error),
-    })?;
-    if text.len() as u64 > LIMIT {
-        return Err(Error::damaged(format!("has more than {LIMIT} bytes")).advise("name an architecture file").in_file(path));
-    }
-    Ok(text)
+    let advice = "name the architecture file: TOML, or the same in JSON";
+    String::from_utf8(input::read(path, LIMIT)?).map_err(|_| Error::damaged("is not text").advise(advice).in_file(path))
 }
 
 fn tables(text: &str) -> Result<Table> {
