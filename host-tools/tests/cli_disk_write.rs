@@ -17,7 +17,7 @@ const WRITERS: [(&str, &[&str]); 9] = [
     ("export run --checkpoint tiny.bin --tokenizer bytes --bos 0 --dtype f32 --out OUT --quiet", &["tiny.bin"]),
     ("export run --checkpoint tiny.bin --tokenizer bytes --quality text --dtype bf16 --out OUT --quiet", &["tiny.bin", "text"]),
     ("export strip tiny.dmexp --out OUT", &["tiny.dmexp"]),
-    ("export get tiny.dmexp tok_embeddings --npy OUT", &["tiny.dmexp"]),
+    ("export get tiny.dmexp tok_embeddings.weight --npy OUT", &["tiny.dmexp"]),
     ("export to --format llama2c-v0 tiny.dmexp --out OUT", &["tiny.dmexp"]),
     ("logits --export tiny.dmexp --tokens 0,1,2 --out OUT", &["tiny.dmexp"]),
     ("compare dtypes tiny.bin --tokenizer bytes --text text --dtypes bf16 --quiet --csv OUT", &["tiny.bin", "text"]),
@@ -26,8 +26,7 @@ const WRITERS: [(&str, &[&str]); 9] = [
 ];
 
 /// Every way to make a folder, which is `OUT`.
-const FOLDERS: [&str; 2] =
-    ["export to --format safetensors tiny.dmexp --out OUT", "new firmware OUT --board an386 --model tiny.dmexp"];
+const FOLDERS: [&str; 2] = ["export to --format safetensors tiny.dmexp --out OUT", "new firmware OUT --board an386 --model tiny.dmexp"];
 
 /// `tiny.bin`, `tiny.dmexp` and `text`, and a folder `place` with `old` in it.
 fn prepared() -> tempfile::TempDir {
@@ -47,7 +46,7 @@ fn words(command: &str, out: &str) -> Vec<String> {
 fn behind(folder: &Path, script: &str, words: &[String]) -> Ran {
     let mut shell = Command::new("sh");
     shell.current_dir(folder).stdin(Stdio::null());
-    ran(shell.args(["-c", &format!("{script}"), "sh", env!("CARGO_BIN_EXE_dmexp")]).args(words).output().unwrap())
+    ran(shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_dmexp")]).args(words).output().unwrap())
 }
 
 /// What `place` holds has not changed.
@@ -291,7 +290,7 @@ const PRINTERS: [&str; 24] = [
     "export verify tiny.dmexp",
     "export verify tiny.dmexp --json",
     "export get tiny.dmexp",
-    "export get tiny.dmexp tok_embeddings",
+    "export get tiny.dmexp tok_embeddings.weight",
     "export strip tiny.dmexp --out x.dmexp",
     "export to --format llama2c-v0 tiny.dmexp --out x.bin",
     "generate --export tiny.dmexp --prompt hi --steps 4",

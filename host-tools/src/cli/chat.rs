@@ -10,7 +10,7 @@ use dmexp::tokenizer::Tokenizer;
 use dmexp::{Sampler, Session, Step, StopReason, StopStrings};
 use dmexp_format::host::Header;
 use dmexp_tools::chat::{self, Conversation, Template};
-use dmexp_tools::error::shown_path;
+use dmexp_tools::error::{Error, shown_path};
 use dmexp_tools::input::TEXT_LIMIT;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::Path;
@@ -82,6 +82,10 @@ fn template(command: &Generate, opened: &Opened) -> Outcome<Template> {
 pub(super) fn own_template(opened: &Opened, named: Option<&Path>) -> Outcome<Option<Template>> {
     if let Some(path) = named {
         let text = utf8(args::file_or_stdin(&path.as_os_str().to_owned())?, &shown_path(path))?;
+        if text.trim().is_empty() {
+            // It would be a prompt of nothing, and the answer one to no question.
+            return Err(Error::not_a_model("is empty: no chat template").in_file(path).into());
+        }
         return Ok(Some(Template::new(&text).map_err(|error| error.in_file(path))?));
     }
     let file = opened.loaded.file()?;
@@ -246,7 +250,7 @@ fn read_turn(input: &mut impl BufRead, terminal: bool) -> Outcome<Option<String>
         let begun = !turn.is_empty();
         let room = TEXT_LIMIT.saturating_sub(turn.len() as u64);
         let read = input.by_ref().take(room + 1).read_until(b'\n', &mut turn);
-        let read = read.map_err(|error| dmexp_tools::error::Error::unreadable(Path::new("stdin"), error))?;
+        let read = read.map_err(|error| Error::unreadable(Path::new("stdin"), error))?;
         if turn.len() as u64 > TEXT_LIMIT {
             return Err(request(format!("a turn has more than {TEXT_LIMIT} bytes"), "give a text that fits the model's context"));
         }

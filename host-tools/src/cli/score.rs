@@ -11,10 +11,11 @@ use clap::Args;
 use dmexp::Sampler;
 use dmexp_tools::compare::log_normaliser;
 use dmexp_tools::decode::{Decoder, physical_cores};
-use dmexp_tools::error::Error;
+use dmexp_tools::error::{Error, shown_path};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// Say how well a model foretells a text: bits a byte, and perplexity
 ///
@@ -110,7 +111,10 @@ pub(crate) fn run(command: &Score) -> Outcome {
             rows(&mut session, told, &window, &mut score).map_err(|error| error.in_file(opened.loaded.path()))?;
         }
         if figure.bytes == 0 {
-            return Err(request("there is nothing to score in the text", "give a text of two bytes or more"));
+            return Err(request(
+                format!("there is nothing to score in {}", shown_path(Path::new(&command.text))),
+                "give a text of two bytes or more",
+            ));
         }
         if settings.0.is_none() {
             settings = (dormouse_run::settings(&model), dormouse_run::settings_json(&model));

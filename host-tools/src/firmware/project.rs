@@ -80,7 +80,10 @@ fn crate_in(folder: &Path) -> Option<Source> {
 /// The same path as Cargo takes it: Windows begins canonical ones with `\\?\`.
 pub(super) fn plain(folder: PathBuf) -> PathBuf {
     let text = folder.to_str().and_then(|text| text.strip_prefix(r"\\?\"));
-    text.filter(|rest| !rest.starts_with("UNC")).map(PathBuf::from).unwrap_or(folder)
+    match text.filter(|rest| !rest.starts_with("UNC")) {
+        Some(rest) => rest.into(),
+        None => folder,
+    }
 }
 
 /// What is asked for.
