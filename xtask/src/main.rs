@@ -172,7 +172,8 @@ fn find(name: &str) -> Result<&'static Subcommand, Failure> {
 
 /// The help of `cargo xtask` itself.
 fn overview() -> String {
-    let line = |subcommand: &Subcommand| format!("  {:<8}{}", subcommand.name, subcommand.summary);
+    let width = SUBCOMMANDS.iter().map(|subcommand| subcommand.name.len()).max().unwrap_or_default() + 2;
+    let line = |subcommand: &Subcommand| format!("  {:width$}{}", subcommand.name, subcommand.summary);
     let tasks: Vec<_> = SUBCOMMANDS.iter().map(line).collect();
     format!(
         "Usage: cargo xtask TASK [OPTIONS]\n\nTasks:\n{}\n\n\

@@ -84,6 +84,12 @@ fn steps() -> Vec<Step> {
             setup::main(Vec::new())?;
             // What runs the kernels of GPUs on a processor is compiled with it.
             setup::machine_package("g++", || process::on_path("c++").is_some())?;
+            // What commands in documents use; those are left out where it cannot be had.
+            for program in ["curl", "jq", "python3", "xxd"] {
+                if let Err(failure) = setup::machine_package(program, || process::on_path(program).is_some()) {
+                    println!("commands in documents that use {program} will not be run: {failure}");
+                }
+            }
             setup::rust_target(TARGET_OF_32_BITS)?;
             board::ALL.iter().try_for_each(|board| setup::rust_target(board.target))?;
             // Everything that runs beside each other uses them.
