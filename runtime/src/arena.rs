@@ -10,6 +10,12 @@ use crate::format::{Bank, Error};
 /// sampler's order of them, the tokens so far; prompts are merged in it too.
 ///
 /// Where a chip's RAM is split, two arenas will do, of `Stories::KV_LEN` and `Stories::WORK_LEN` bytes: see `Session::new_in_banks`.
+///
+/// ```
+/// # use dmexp::{Arena, Memory};
+/// let mut arena = Arena::<1024>::new();
+/// assert_eq!(arena.words().len(), 256);
+/// ```
 #[repr(C, align(8))]
 pub struct Arena<const BYTES: usize> {
     bytes: [u8; BYTES],

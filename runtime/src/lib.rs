@@ -1,6 +1,26 @@
 //! Runs `.dmexp` language models without a heap, with the same bits on every machine.
 //!
-//! A file is checked once and then borrowed where it lies; a session works in one piece of memory that the caller owns:
+//! A file is checked once and then borrowed where it lies; a session works in one piece of memory that the caller owns. On a host:
+//!
+//! ```
+//! use dmexp::{Model, Sampler, Session, Step, format::file::ModelFile};
+//!
+//! # let bytes = include_bytes!("../examples/tiny.dmexp");
+//! # /*
+//! let bytes = std::fs::read("stories.dmexp")?;
+//! # */
+//! let model = Model::bind(&ModelFile::open(&bytes[..])?)?;
+//! let mut memory = vec![0; model.arena_len()?.div_ceil(4)];
+//! let mut session = Session::new(&model, memory.as_mut_slice(), Sampler::greedy())?;
+//! session.prompt(b"Once upon a time")?;
+//! while let Step::Prompt { .. } | Step::Token { .. } = session.step()? {
+//!     // A token's text is in `Step::Token`.
+//! }
+//! # assert!(session.tokens().len() > 17);
+//! # Ok::<(), dmexp::format::Error>(())
+//! ```
+//!
+//! In firmware, the model is part of the program, a bad file does not compile, and the memory is a static of exactly the size that it needs:
 //!
 //! ```ignore
 //! include_model!(Stories = "stories.dmexp", context = 256, kv = f16);
@@ -10,9 +30,26 @@
 //! session.generate("Once upon a time", 200, &mut uart)?;
 //! ```
 //!
-//! Small networks of layers (keyword spotting, anomaly detection, gestures) are a [`Predictor`], run by a [`Prediction`].
+//! Files come from the command `dmexp` (`cargo install dmexp-tools`). Small networks of layers (keyword spotting, anomaly detection, gestures) are a [`Predictor`], run by a [`Prediction`].
+//! The folder `examples` has programs for a host: `story`, `included` (a model in the program), `predict` (a small network) and `batch` (several texts at once).
 //!
-//! Files that arrive at run time go through [`format::file::ModelFile::open`] and [`Model::bind`].
+//! # Features
+//!
+//! All but the last six are on by default; firmware turns the defaults off and takes what its model has. A file that needs a feature which was left out is refused with its name.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `llama`, `dormouse`, `sequential` | the architectures: Llama's family, dormouse's byte models, small networks |
+//! | `f32`, `f16`, `bf16`, `q8`, `q4`, `t2` | types of weights |
+//! | `kv-f32`, `kv-f16`, `kv-q8`; `kv` is all of them | types of keys and values |
+//! | `macros` | [`include_model!`] |
+//! | `files` | files that arrive at run time: [`Model::bind`] |
+//! | `bpe` | the tokenizer `byte_level_bpe` with its Unicode tables |
+//! | `toml` | files of format 1, whose header is TOML (about 20 KB of flash) |
+//! | `probe` | the chip's side of `dmexp compare` |
+//! | `soft-float` | faster floats on cores without an FPU |
+//! | `vmla`, `dsp` | instructions of some Cortex-M cores |
+//! | `std` | for hosts: `toml`, `bpe`, `kv`, and what writes files |
 #![cfg_attr(not(any(test, feature = "std")), no_std)]
 #![deny(unsafe_code)]
 
@@ -45,6 +82,12 @@ pub mod tokenizer;
 mod write;
 
 pub use arena::{Arena, Memory};
+/// ```
+/// dmexp::include_model!(Tiny = "$CARGO_MANIFEST_DIR/examples/tiny.dmexp", context = 32, kv = f16);
+///
+/// assert_eq!(Tiny::CONTEXT, 32);
+/// assert_eq!(Tiny::bind().arena_len(), Ok(Tiny::ARENA_LEN));
+/// ```
 #[cfg(all(feature = "macros", any(feature = "llama", feature = "dormouse", feature = "sequential")))]
 pub use dmexp_macros::include_model;
 #[cfg(any(feature = "llama", feature = "dormouse"))]

@@ -26,6 +26,15 @@ use crate::network::{Network, State};
 use crate::tokenizer::Tokenizer;
 
 /// A network with its tokenizer and the choices that decide how much memory a session needs.
+///
+/// ```
+/// # use dmexp::{Model, format::file::ModelFile};
+/// let model = Model::bind(&ModelFile::open(include_bytes!("../examples/tiny.dmexp"))?)?;
+/// assert_eq!(model.context(), 64);
+/// // What a session takes grows with the context.
+/// assert!(model.with_context(16).arena_len()? < model.arena_len()?);
+/// # Ok::<(), dmexp::format::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 #[cfg_attr(target_os = "none", derive(Debug))]
 pub struct Model<'a> {

@@ -120,6 +120,18 @@ impl Rng {
 }
 
 /// Chooses tokens.
+///
+/// ```
+/// use dmexp::{Sampler, sampler::Settings};
+///
+/// let mut greedy = Sampler::greedy();
+/// assert_eq!(greedy.sample(&mut [0.5, 2.0, 1.0], &mut [], &[])?, 1);
+/// // With a seed the same tokens come again, on every machine.
+/// let settings = Settings { temperature: 0.8, top_k: 2, seed: 7, ..Settings::GREEDY };
+/// let draw = || Sampler::new(settings)?.sample(&mut [0.5, 2.0, 1.0], &mut [0; 3], &[]);
+/// assert_eq!(draw()?, draw()?);
+/// # Ok::<(), dmexp::format::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
     settings: Settings,

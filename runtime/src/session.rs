@@ -58,6 +58,24 @@ pub enum StopReason {
 }
 
 /// One text being continued by a model, in memory that the caller owns.
+///
+/// ```
+/// # use dmexp::{Model, Sampler, Session, Step, format::file::ModelFile};
+/// # let model = Model::bind(&ModelFile::open(include_bytes!("../examples/tiny.dmexp"))?)?;
+/// # let mut memory = vec![0; model.arena_len()?.div_ceil(4)];
+/// let mut session = Session::new(&model, memory.as_mut_slice(), Sampler::greedy())?;
+/// session.prompt(b"The bird")?;
+/// let mut text = Vec::new();
+/// loop {
+///     match session.step()? {
+///         Step::Token { text: piece, .. } => text.extend(piece.as_bytes()),
+///         Step::Stop(_) => break,
+///         _ => {}
+///     }
+/// }
+/// assert!(!text.is_empty());
+/// # Ok::<(), dmexp::format::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Session<'a> {
     model: &'a Model<'a>,

@@ -170,6 +170,14 @@ impl Checkpoint {
 /// # Errors
 /// With the path: [`Class::Unreadable`](crate::error::Class::Unreadable); [`Class::NotAModel`](crate::error::Class::NotAModel) for what is no checkpoint, or one that this version does not
 /// import (says what it is and what to do); [`Class::Damaged`](crate::error::Class::Damaged) and [`Class::Mismatch`](crate::error::Class::Mismatch) with the values found and allowed.
+///
+/// ```
+/// use std::path::Path;
+///
+/// let checkpoint = dmexp_tools::checkpoint::open(Path::new("../models/tiny.bin"))?;
+/// assert!(checkpoint.arrays().count() > 0);
+/// # Ok::<(), dmexp_tools::error::Error>(())
+/// ```
 pub fn open(path: &Path) -> Result<Checkpoint> {
     if path.is_dir() { from_folder(path) } else { from_mapping(Mapping::open(path)?) }
 }

@@ -51,6 +51,19 @@ impl<'w> Watch<'w> {
 /// # Errors
 /// Those of [`plan`]; [`Class::Damaged`] for a weight that is NaN or infinite, [`Class::Unrepresentable`] for one that the element type cannot hold (with tensor, element, value, and the
 /// type that can); [`Class::Unwritable`]; [`Class::Cancelled`]. After an error there is no new file, and an old one is as it was.
+///
+/// ```
+/// use dmexp_tools::{checkpoint, export};
+/// use std::{path::Path, sync::atomic::AtomicBool};
+///
+/// let checkpoint = checkpoint::open(Path::new("../models/tiny.bin"))?;
+/// let folder = tempfile::tempdir().unwrap();
+/// let options = export::Options::new(folder.path().join("tiny.dmexp"));
+/// // Set from another thread, the flag stops it; what it was writing is gone then.
+/// let report = export::run(&checkpoint, &options, &AtomicBool::new(false), &mut |_| {})?;
+/// assert!(report.out.is_file());
+/// # Ok::<(), dmexp_tools::error::Error>(())
+/// ```
 pub fn run(checkpoint: &Checkpoint, options: &Options, cancel: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
     run_watched(checkpoint, options, &mut Watch::new(cancel, progress))
 }

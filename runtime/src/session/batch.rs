@@ -15,6 +15,29 @@ use core::convert::Infallible;
 /// Memory in which several sessions of a model are fed at once.
 ///
 /// Sessions of another [`Model`] value and those of a dormouse model are fed one after the other, those that an accelerator computes as many at once as it takes: the results are the same.
+///
+/// ```
+/// # use dmexp::{Batch, Model, Part, Sampler, Session, format::file::ModelFile};
+/// # let model = Model::bind(&ModelFile::open(include_bytes!("../../examples/tiny.dmexp"))?)?;
+/// # let mut memories = vec![vec![0; model.arena_len()?.div_ceil(4)]; 2];
+/// # let mut sessions = Vec::new();
+/// # for memory in &mut memories {
+/// #     sessions.push(Session::new(&model, memory.as_mut_slice(), Sampler::greedy())?);
+/// # }
+/// sessions[0].prompt(b"The bird")?;
+/// sessions[1].prompt(b"Tom")?;
+/// let mut memory = vec![0; Batch::arena_len(&model, 32, 2)?.div_ceil(4)];
+/// let mut batch = Batch::new(&model, 32, 2, memory.as_mut_slice())?;
+/// let mut parts: Vec<_> = sessions.iter_mut().map(|session| Part { count: session.waiting(), session, every: false }).collect();
+/// let rows = std::sync::atomic::AtomicU32::new(0);
+/// batch.feed(&mut parts, &|fed| {
+///     // The logits after the last token of each.
+///     assert!(fed.logits.is_ok_and(|logits| logits.len() == 128));
+///     rows.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+/// })?;
+/// assert_eq!(rows.into_inner(), 2);
+/// # Ok::<(), dmexp::format::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Batch<'a> {
     model: &'a Model<'a>,

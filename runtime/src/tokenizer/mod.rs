@@ -26,6 +26,16 @@ use crate::format::{Error, Rule, TensorView, TokenizerKey};
 pub use utf8::Utf8Stream;
 
 /// A tokenizer that borrows its arrays from a model file, at any alignment.
+///
+/// ```
+/// use dmexp::tokenizer::Tokenizer;
+///
+/// let mut scratch = [0; Tokenizer::scratch_words(2)];
+/// let count = Tokenizer::BYTES.encode(b"Hi", true, &mut scratch)?;
+/// assert_eq!(scratch[..count], [72, 105]);
+/// assert_eq!(Tokenizer::BYTES.decode(72, 105).as_bytes(), b"i");
+/// # Ok::<(), dmexp::format::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Tokenizer<'a> {
     vocabulary: Vocabulary<'a>,

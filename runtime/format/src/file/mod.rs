@@ -30,6 +30,18 @@ use index::Index;
 /// A `.dmexp` file that lies in memory, its container checked.
 ///
 /// Made by [`ModelFile::open`]; borrows the file's bytes, which may lie at any address. It is small: pass it by value.
+///
+/// ```
+/// use dmexp_format::{Error, file::ModelFile};
+///
+/// /// The names of all tensors.
+/// fn names(bytes: &[u8]) -> Result<Vec<String>, Error> {
+///     Ok(ModelFile::open(bytes)?.tensors().map(|tensor| tensor.name.to_owned()).collect())
+/// }
+///
+/// // What is no such file is refused, not guessed at.
+/// assert!(names(b"a text, and no model").is_err());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ModelFile<'a> {
     fixed: Fixed,

@@ -14,6 +14,18 @@ use core::ops::Range;
 /// A predictor with its memory, in which inputs and results lie too.
 ///
 /// A run may use the place of an input for something else: each input is written anew before each run.
+///
+/// ```
+/// # use dmexp::{Prediction, Predictor, format::file::ModelFile};
+/// let predictor = Predictor::bind(&ModelFile::open(include_bytes!("../../../examples/tones.dmexp"))?)?;
+/// let mut memory = vec![0; predictor.arena_len()?.div_ceil(4)];
+/// let mut prediction = Prediction::new(predictor, memory.as_mut_slice())?;
+/// prediction.input_mut(0).fill(0.25);
+/// prediction.run()?;
+/// let sum: f32 = prediction.output(0).iter().sum();
+/// assert!((sum - 1.0).abs() < 1e-5, "{}", prediction.class());
+/// # Ok::<(), dmexp::format::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Prediction<'m> {
     predictor: Predictor<'m>,

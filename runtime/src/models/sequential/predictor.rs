@@ -13,6 +13,13 @@ use crate::format::file::{IndexedTensors, ModelFile};
 use crate::format::{Dims, Error, TensorView};
 
 /// A sequential or graph network bound to its weights: small, and to be copied.
+///
+/// ```
+/// # use dmexp::{Predictor, format::file::ModelFile};
+/// let tones = Predictor::bind(&ModelFile::open(include_bytes!("../../../examples/tones.dmexp"))?)?;
+/// assert_eq!((tones.num_inputs(), tones.label(0)), (1, Some("rising")));
+/// # Ok::<(), dmexp::format::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Predictor<'a> {
     source: Source<'a>,
