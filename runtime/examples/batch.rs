@@ -34,8 +34,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (session, text) = &mut *going[part];
             let token = token?;
             let last = session.tokens().last().copied().unwrap_or_default();
-            if !model.tokenizer().ends_text(token) && session.position() < model.context() {
-                text.extend(model.tokenizer().decode(last, token).as_bytes());
+            let tokenizer = model.tokenizer();
+            // Models of stories say with the token that begins a text that theirs has ended, too.
+            let ended = tokenizer.ends_text(token) || token == tokenizer.facts().bos;
+            if !ended && session.position() < model.context() {
+                text.extend(tokenizer.decode(last, token).as_bytes());
                 session.push_tokens(&[token])?;
             }
         }

@@ -5,19 +5,21 @@
 //! ```
 //! use dmexp::{Model, Sampler, Session, Step, format::file::ModelFile};
 //!
-//! # let bytes = include_bytes!("../examples/tiny.dmexp");
-//! # /*
-//! let bytes = std::fs::read("stories.dmexp")?;
-//! # */
-//! let model = Model::bind(&ModelFile::open(&bytes[..])?)?;
+//! let bytes = std::fs::read("examples/tiny.dmexp")?;
+//! let model = Model::bind(&ModelFile::open(&bytes)?)?;
 //! let mut memory = vec![0; model.arena_len()?.div_ceil(4)];
 //! let mut session = Session::new(&model, memory.as_mut_slice(), Sampler::greedy())?;
 //! session.prompt(b"Once upon a time")?;
-//! while let Step::Prompt { .. } | Step::Token { .. } = session.step()? {
-//!     // A token's text is in `Step::Token`.
+//! let mut story = Vec::<u8>::new();
+//! loop {
+//!     match session.step()? {
+//!         Step::Token { text, .. } => story.extend(text.as_bytes()),
+//!         Step::Stop(_) => break,
+//!         _ => {}
+//!     }
 //! }
-//! # assert!(session.tokens().len() > 17);
-//! # Ok::<(), dmexp::format::Error>(())
+//! # assert!(!story.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! In firmware, the model is part of the program, a bad file does not compile, and the memory is a static of exactly the size that it needs:

@@ -29,11 +29,12 @@ use crate::tokenizer::Tokenizer;
 ///
 /// ```
 /// # use dmexp::{Model, format::file::ModelFile};
-/// let model = Model::bind(&ModelFile::open(include_bytes!("../examples/tiny.dmexp"))?)?;
+/// let bytes = std::fs::read("examples/tiny.dmexp")?;
+/// let model = Model::bind(&ModelFile::open(&bytes)?)?;
 /// assert_eq!(model.context(), 64);
 /// // What a session takes grows with the context.
 /// assert!(model.with_context(16).arena_len()? < model.arena_len()?);
-/// # Ok::<(), dmexp::format::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy)]
 #[cfg_attr(target_os = "none", derive(Debug))]

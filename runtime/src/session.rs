@@ -61,11 +61,12 @@ pub enum StopReason {
 ///
 /// ```
 /// # use dmexp::{Model, Sampler, Session, Step, format::file::ModelFile};
-/// # let model = Model::bind(&ModelFile::open(include_bytes!("../examples/tiny.dmexp"))?)?;
+/// # let bytes = std::fs::read("examples/tiny.dmexp")?;
+/// # let model = Model::bind(&ModelFile::open(&bytes)?)?;
 /// # let mut memory = vec![0; model.arena_len()?.div_ceil(4)];
 /// let mut session = Session::new(&model, memory.as_mut_slice(), Sampler::greedy())?;
 /// session.prompt(b"The bird")?;
-/// let mut text = Vec::new();
+/// let mut text = Vec::<u8>::new();
 /// loop {
 ///     match session.step()? {
 ///         Step::Token { text: piece, .. } => text.extend(piece.as_bytes()),
@@ -74,7 +75,7 @@ pub enum StopReason {
 ///     }
 /// }
 /// assert!(!text.is_empty());
-/// # Ok::<(), dmexp::format::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Session<'a> {

@@ -1,4 +1,5 @@
 //! The programs of examples/ do what they say, on the models that lie beside them.
+#![cfg(not(miri))]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

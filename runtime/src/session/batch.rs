@@ -18,7 +18,8 @@ use core::convert::Infallible;
 ///
 /// ```
 /// # use dmexp::{Batch, Model, Part, Sampler, Session, format::file::ModelFile};
-/// # let model = Model::bind(&ModelFile::open(include_bytes!("../../examples/tiny.dmexp"))?)?;
+/// # let bytes = std::fs::read("examples/tiny.dmexp")?;
+/// # let model = Model::bind(&ModelFile::open(&bytes)?)?;
 /// # let mut memories = vec![vec![0; model.arena_len()?.div_ceil(4)]; 2];
 /// # let mut sessions = Vec::new();
 /// # for memory in &mut memories {
@@ -36,7 +37,7 @@ use core::convert::Infallible;
 ///     rows.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
 /// })?;
 /// assert_eq!(rows.into_inner(), 2);
-/// # Ok::<(), dmexp::format::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Batch<'a> {

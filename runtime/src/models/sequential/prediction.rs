@@ -17,14 +17,15 @@ use core::ops::Range;
 ///
 /// ```
 /// # use dmexp::{Prediction, Predictor, format::file::ModelFile};
-/// let predictor = Predictor::bind(&ModelFile::open(include_bytes!("../../../examples/tones.dmexp"))?)?;
+/// let bytes = std::fs::read("examples/tones.dmexp")?;
+/// let predictor = Predictor::bind(&ModelFile::open(&bytes)?)?;
 /// let mut memory = vec![0; predictor.arena_len()?.div_ceil(4)];
 /// let mut prediction = Prediction::new(predictor, memory.as_mut_slice())?;
 /// prediction.input_mut(0).fill(0.25);
 /// prediction.run()?;
 /// let sum: f32 = prediction.output(0).iter().sum();
 /// assert!((sum - 1.0).abs() < 1e-5, "{}", prediction.class());
-/// # Ok::<(), dmexp::format::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Prediction<'m> {

@@ -16,9 +16,10 @@ use crate::format::{Dims, Error, TensorView};
 ///
 /// ```
 /// # use dmexp::{Predictor, format::file::ModelFile};
-/// let tones = Predictor::bind(&ModelFile::open(include_bytes!("../../../examples/tones.dmexp"))?)?;
+/// let bytes = std::fs::read("examples/tones.dmexp")?;
+/// let tones = Predictor::bind(&ModelFile::open(&bytes)?)?;
 /// assert_eq!((tones.num_inputs(), tones.label(0)), (1, Some("rising")));
-/// # Ok::<(), dmexp::format::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Predictor<'a> {
