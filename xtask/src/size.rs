@@ -1,9 +1,10 @@
 //! `cargo xtask size`: weighs a board's firmware, and proves that nothing linked into it can panic.
 
+use crate::bench::Row;
 use crate::board::{self, Board};
 use crate::elf::Firmware;
 use crate::failure::{Failure, Outcome};
-use crate::{plan, qemu};
+use crate::{figures, plan, qemu};
 use std::ffi::OsString;
 
 pub(crate) const HELP: &str = "\
@@ -66,11 +67,18 @@ pub(crate) fn check(board: &Board) -> Outcome {
     plan::check(board, &model, &firmware)?;
     let Some(&(_, most, most_q8)) = CODE_MARKS.iter().find(|(name, ..)| *name == board.name) else { return Ok(()) };
     keep(board, "code", firmware.code(), most)?;
+    hold(board, "code_bytes", &firmware)?;
     let Some(most_q8) = most_q8 else { return Ok(()) };
     let q8 = Firmware::read(&board::build_only(board, &["q8"], &board.model.export("q8")?)?)?;
     refuse_panic_paths(board, &q8)?;
     plan::check_code(board, "q8", &q8)?;
+    hold(board, "code_bytes_q8_alone", &q8)?;
     keep(board, "code for q8 alone", q8.code(), most_q8)
+}
+
+/// Refuses other code than documents show.
+fn hold(board: &Board, row: &str, firmware: &Firmware) -> Outcome {
+    figures::hold(&[Row::new(format!("chip/{}/{row}", board.name), firmware.code() as f64, "bytes")])
 }
 
 /// Prints and refuses more code than a mark allows.
