@@ -23,7 +23,7 @@ Options:
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", subcommand: &[], options: &[] };
 
 /// The folders that have a lock file, from the repository's root.
-const WORKSPACES: [&str; 4] = ["", "boards", "boards/real", "tests/peers"];
+const WORKSPACES: [&str; 5] = ["", "boards", "boards/real", "tests/fuzz", "tests/peers"];
 
 pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     use lexopt::prelude::*;

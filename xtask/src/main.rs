@@ -13,6 +13,7 @@ mod elf;
 mod emulator;
 mod failure;
 mod figures;
+mod fuzz;
 mod kernels;
 mod load;
 mod made;
@@ -114,6 +115,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         help: release::HELP,
         run: release::main,
     },
+    Subcommand { name: "fuzz", summary: "Run every reader on hostile input, under libFuzzer", help: fuzz::HELP, run: fuzz::main },
     Subcommand { name: "sbom", summary: "Print the bill of materials of a package", help: sbom::HELP, run: sbom::main },
     Subcommand {
         name: "load",

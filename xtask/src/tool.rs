@@ -1,4 +1,4 @@
-//! Programs of crates.io that tasks use: the one on PATH, the one built earlier, or one built now into target/tools. Used by `book`, `deny` and `semver`.
+//! Programs of crates.io that tasks use: the one on PATH, the one built earlier, or one built now into target/tools. Used by `book`, `deny`, `fuzz` and `semver`.
 
 use crate::failure::Outcome;
 use crate::{paths, process};

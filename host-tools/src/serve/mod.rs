@@ -7,6 +7,9 @@ mod engine;
 mod fields;
 mod files;
 mod follow;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod grammar;
 mod guard;
 mod job;
