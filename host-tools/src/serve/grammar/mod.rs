@@ -36,7 +36,7 @@ impl Bytes {
         }
     }
 
-    const fn has(self, byte: u8) -> bool {
+    pub(super) const fn has(self, byte: u8) -> bool {
         self.0[(byte / 64) as usize] & 1 << (byte % 64) != 0
     }
 
