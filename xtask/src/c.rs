@@ -3,7 +3,7 @@
 use crate::board::{self, Board};
 use crate::elf::Firmware;
 use crate::failure::{Failure, Outcome};
-use crate::{emulator, paths, process, qemu, setup};
+use crate::{emulator, paths, process, qemu, setup, size};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,9 +63,7 @@ pub(crate) fn check() -> Outcome {
     let board = board::find("an386")?;
     let elf = build(board, false)?;
     let firmware = Firmware::read(&elf)?;
-    if !firmware.panic_paths.is_empty() {
-        return Err(Failure::found_wrong(format!("the firmware in C can panic; linked in are:\n  {}", firmware.panic_paths.join("\n  "))));
-    }
+    size::refuse_panic_paths("c-an386", &firmware)?;
     let written = emulator::run(board, &elf, qemu::DEFAULT_LIMIT, &emulator::Options::default())?;
     let path = paths::boards().join("qemu-an386/expected.txt");
     let expected = std::fs::read(&path).map_err(|error| Failure::cannot_run(format!("cannot read {}: {error}", path.display())))?;

@@ -43,6 +43,9 @@ pub(crate) struct Firmware {
     pub(crate) adds_in_rom: bool,
     /// Readable names of what can only be there because something can panic.
     pub(crate) panic_paths: Vec<String>,
+    /// Source files in which something that is linked can panic: all that ends in `.rs` in the image, each with what stands before it without a gap. Where no handler reads the place of a panic, the
+    /// linker's optimiser leaves none.
+    pub(crate) panic_places: Vec<String>,
 }
 
 impl Firmware {
@@ -93,8 +96,11 @@ impl Firmware {
             };
             *counter += section.size();
             let image = section.data().unwrap_or(&[]);
+            firmware.panic_places.extend(source_files(image));
             handler_text |= image.windows(PANIC_TEXT.len()).any(|window| window == PANIC_TEXT);
         }
+        firmware.panic_places.sort();
+        firmware.panic_places.dedup();
         firmware.read_symbols(&file)?;
         if handler_text {
             firmware.panic_paths.push("the text of the panic handler".to_owned());
@@ -141,6 +147,21 @@ impl Firmware {
     }
 }
 
+/// What ends in `.rs` among constants, from the end of what ends so before it or the last byte that is no printable character: names of files lie side by side with nothing between them.
+fn source_files(image: &[u8]) -> Vec<String> {
+    const END: &[u8] = b".rs";
+    let (mut files, mut start) = (Vec::new(), 0);
+    for at in 0..image.len() {
+        if !matches!(image[at], b' '..=b'~') {
+            start = at + 1;
+        } else if image[start..=at].ends_with(END) {
+            files.push(String::from_utf8_lossy(&image[start..=at]).into_owned());
+            start = at + 1;
+        }
+    }
+    files
+}
+
 /// Whether a readable symbol name belongs to the machinery of panics. Names of core change between releases of Rust; the
 /// entry points below have not, and the text of the handler is looked for as well.
 fn is_panic_path(name: &str) -> bool {
@@ -172,7 +193,7 @@ fn is_panic_path(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_panic_path;
+    use super::{is_panic_path, source_files};
 
     fn readable(mangled: &str) -> String {
         format!("{:#}", rustc_demangle::demangle(mangled))
@@ -186,6 +207,12 @@ mod tests {
         for mangled in [legacy, v0, handler] {
             assert!(is_panic_path(&readable(mangled)), "{mangled}");
         }
+    }
+
+    #[test]
+    fn names_of_files_are_found_side_by_side() {
+        assert_eq!(source_files(b"\x00\x10/a/b.rssrc/main.rsno\x00.r\x01s a.rs"), ["/a/b.rs", "src/main.rs", "s a.rs"]);
+        assert!(source_files(b"").is_empty());
     }
 
     #[test]

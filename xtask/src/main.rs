@@ -17,6 +17,7 @@ mod fuzz;
 mod kernels;
 mod load;
 mod made;
+mod miri;
 mod models;
 mod networks;
 mod new_firmware;
@@ -72,6 +73,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "c", summary: "Build the firmware in C and run it on the emulated board", help: c::HELP, run: c::main },
     Subcommand { name: "real", summary: "Build the firmware of real boards, which are flashed by hand", help: real::HELP, run: real::main },
     Subcommand { name: "size", summary: "Weigh a board's firmware and prove that it cannot panic", help: size::HELP, run: size::main },
+    Subcommand {
+        name: "miri",
+        summary: "Run the tests of the file and the runtime under Miri or AddressSanitizer",
+        help: miri::HELP,
+        run: miri::main,
+    },
     Subcommand {
         name: "kernels",
         summary: "Rebuild the PTX of the CUDA kernels and hold it to its budget of registers",

@@ -2,18 +2,18 @@
 
 use crate::elf::Firmware;
 use crate::failure::{Failure, Outcome};
-use crate::{models, new_firmware, paths, plan, process, qemu, setup};
+use crate::{models, new_firmware, paths, plan, process, qemu, setup, size};
 use std::ffi::OsString;
 
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask real [OPTIONS] [BOARD...]
 
 Puts the story model into boards/real, builds the firmware of BOARD (pico, pico2, nrf52840-dk, nucleo-h743zi, esp32-c6; without
-one, of every board) and prints what it takes of the chip. It is not run here: the README.md of each board says how to wire and
-flash it, and what to expect.
+one, of every board), prints what it takes of the chip, and fails when something of dmexp can panic in it (the crates of the
+hardware can). It is not run here: the README.md of each board says how to wire and flash it, and what to expect.
 
 Options:
-  --quick          Without the slow optimisations of the linker: does it build, and has it room?
+  --quick          Without the slow optimisations of the linker, and so without the check of panics: does it build, and has it room?
 ";
 
 /// The boards and their Rust targets.
@@ -49,11 +49,11 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     build(&chosen, if quick { "quick" } else { "release" })
 }
 
-/// Builds every board quickly, and projects for two of them, with the probe: one whose folder has a linker script, and the one whose has not.
+/// Builds every board, and projects for two of them, with the probe: one whose folder has a linker script, and the one whose has not.
 pub(crate) fn check() -> Outcome {
-    build(BOARDS, "quick")?;
+    build(BOARDS, "release")?;
     new_firmware::check_list()?;
-    let options = ["--profile", "quick", "--features", "probe"];
+    let options = ["--release", "--features", "probe"];
     ["pico2", "esp32-c6"].into_iter().try_for_each(|board| new_firmware::check_real(board, &options))
 }
 
@@ -76,9 +76,20 @@ fn build(boards: &[(&str, &str)], profile: &str) -> Outcome {
                 "{board}: floats are added by a routine of the chip's ROM, whose bits are not known"
             )));
         }
+        // Only the optimiser that sees all at once leaves out what cannot happen.
+        if profile == "release" {
+            size::refuse_own_panics(board, &firmware, &own_places())?;
+        }
         let (flash, ram) = (firmware.code_without_model() + firmware.model, firmware.data + firmware.bss);
         println!("{board}: {flash} bytes of flash, {} of them the model; {ram} of RAM before the stack; not run here", firmware.model);
         plan::check_room(board, &from, "f16", &firmware)?;
     }
     Ok(())
+}
+
+/// What the names of source files of dmexp have in them, in firmware of boards/real. Not its programs: each of their asynchronous functions has a panic of the compiler's, for who runs it once more
+/// when it is done.
+fn own_places() -> Vec<String> {
+    // The runtime is outside of the boards' workspace, so names of its files are whole.
+    vec![paths::root().join("runtime").display().to_string(), "/src/../../model.rs".to_owned()]
 }

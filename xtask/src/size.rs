@@ -63,14 +63,14 @@ pub(crate) fn check(board: &Board) -> Outcome {
     ] {
         println!("  {name:<26}{bytes:>9}");
     }
-    refuse_panic_paths(board, &firmware)?;
+    refuse_panic_paths(board.name, &firmware)?;
     plan::check(board, &model, &firmware)?;
     let Some(&(_, most, most_q8)) = CODE_MARKS.iter().find(|(name, ..)| *name == board.name) else { return Ok(()) };
     keep(board, "code", firmware.code(), most)?;
     hold(board, "code_bytes", &firmware)?;
     let Some(most_q8) = most_q8 else { return Ok(()) };
     let q8 = Firmware::read(&board::build_only(board, &["q8"], &board.model.export("q8")?)?)?;
-    refuse_panic_paths(board, &q8)?;
+    refuse_panic_paths(board.name, &q8)?;
     plan::check_code(board, "q8", &q8)?;
     hold(board, "code_bytes_q8_alone", &q8)?;
     keep(board, "code for q8 alone", q8.code(), most_q8)
@@ -97,22 +97,68 @@ pub(crate) fn keep(board: &Board, what: &str, bytes: u64, most: u64) -> Outcome 
 /// Shows that the check can fail: a firmware with one planted panic must be refused.
 pub(crate) fn check_refuses_seeded_panic(board: &Board) -> Outcome {
     let firmware = Firmware::read(&board::build(board, &["seeded-panic"], &board.model.export(qemu::DEFAULT_DTYPE)?)?)?;
-    match refuse_panic_paths(board, &firmware) {
+    must_be_refused(board.name, refuse_panic_paths(board.name, &firmware))
+}
+
+/// Turns the refusal of a planted panic into success, and the lack of one into a failure.
+pub(crate) fn must_be_refused(board: &str, outcome: Outcome) -> Outcome {
+    match outcome {
         Err(refusal) => {
             println!("a planted panic is refused, as it should be: {refusal}");
             Ok(())
         }
         Ok(()) => Err(Failure::found_wrong(format!(
-            "{}: a firmware with a planted panic passed the panic check, so the check proves nothing",
-            board.name
+            "{board}: a firmware with a planted panic passed the panic check, so the check proves nothing"
         ))),
     }
 }
 
-pub(crate) fn refuse_panic_paths(board: &Board, firmware: &Firmware) -> Outcome {
+/// Refuses firmware in which anything can panic.
+pub(crate) fn refuse_panic_paths(board: &str, firmware: &Firmware) -> Outcome {
     if firmware.panic_paths.is_empty() {
         println!("  no panic path is linked");
         return Ok(());
     }
-    Err(Failure::found_wrong(format!("{}: the firmware can panic; linked in are:\n  {}", board.name, firmware.panic_paths.join("\n  "))))
+    Err(Failure::found_wrong(format!("{board}: the firmware can panic; linked in are:\n  {}", firmware.panic_paths.join("\n  "))))
+}
+
+/// Refuses firmware in which something of ours can panic: in a file whose name has one of `ours` in it. The crates of the hardware can panic, and do.
+pub(crate) fn refuse_own_panics(board: &str, firmware: &Firmware, ours: &[String]) -> Outcome {
+    if firmware.panic_paths.is_empty() {
+        return refuse_panic_paths(board, firmware);
+    }
+    let places = &firmware.panic_places;
+    if places.is_empty() {
+        return Err(Failure::found_wrong(format!(
+            "{board}: the firmware can panic, and nothing says where: its panic handler must read the place of the panic"
+        )));
+    }
+    let own: Vec<&str> = places.iter().filter(|place| ours.iter().any(|part| place.contains(part.as_str()))).map(String::as_str).collect();
+    if own.is_empty() {
+        println!("  nothing of ours can panic; files of the hardware's crates and of core that can: {}", places.len());
+        return Ok(());
+    }
+    Err(Failure::found_wrong(format!("{board}: the firmware can panic in:\n  {}", own.join("\n  "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refuse_own_panics;
+    use crate::elf::Firmware;
+
+    #[test]
+    fn a_panic_of_ours_is_found_among_those_of_the_hardware() {
+        let ours = ["/x/runtime".to_owned()];
+        let firmware = |paths: &[&str], places: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            Firmware { panic_paths: owned(paths), panic_places: owned(places), ..Firmware::default() }
+        };
+        let panics = ["core::panicking::panic_fmt"];
+        assert!(refuse_own_panics("b", &firmware(&[], &[]), &ours).is_ok());
+        assert!(refuse_own_panics("b", &firmware(&panics, &["/y/embassy/src/lib.rs"]), &ours).is_ok());
+        let refused = refuse_own_panics("b", &firmware(&panics, &["/y/lib.rs", "/x/runtime/src/session.rs"]), &ours);
+        assert!(refused.unwrap_err().to_string().contains("/x/runtime/src/session.rs"));
+        // A handler that drops the place of the panic would hide all of them.
+        assert!(refuse_own_panics("b", &firmware(&panics, &[]), &ours).is_err());
+    }
 }
