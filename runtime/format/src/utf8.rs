@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn every_beginning_of_a_character_is_judged_as_core_does() {
-        for word in 0..=0xFF_FFFFu32 {
+        for word in (0..=0xFF_FFFFu32).step_by(if cfg!(miri) { 99_991 } else { 1 }) {
             // All of three bytes, and with a fourth that can end a character.
             let [a, b, c, _] = word.to_le_bytes();
             for bytes in [&[a][..], &[a, b], &[a, b, c], &[a, b, c, 0x80], &[a, b, c, 0x41]] {

@@ -125,7 +125,7 @@ mod tests {
             while x < 12.0 {
                 let (found, exact) = (one(activate, x, 0.3), exact(f64::from(x)));
                 assert!((f64::from(found) - exact).abs() <= 1e-6 * exact.abs() + 1e-7, "{x}: {found}, {exact}");
-                x += 0.007;
+                x += if cfg!(miri) { 1.7 } else { 0.007 };
             }
         }
     }

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn codes_are_the_definition() {
         let mut rng = Rng::new(11);
-        for n in [0usize, 1, 2, 7, 64, 172, 1000] {
+        for n in [0usize, 1, 2, 7, 64, 172, 1000].into_iter().take(if cfg!(miri) { 5 } else { 7 }) {
             for size in [1.0, 1e-3, 1e20, 1e-30, 1e-36, 1e-44] {
                 let x: Vec<f32> = rng.floats(n).iter().map(|x| x * size).collect();
                 let a = x.iter().fold(0f32, |a, x| a.max(x.abs()));

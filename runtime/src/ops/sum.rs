@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn sums_are_the_definition_for_every_length() {
         let mut rng = Rng::new(1);
-        for n in 0..1000 {
+        for n in (0..1000).step_by(if cfg!(miri) { 97 } else { 1 }) {
             let w: Vec<f32> = rng.floats(n);
             let x: Vec<f32> = rng.floats(n);
             let products: Vec<f32> = w.iter().zip(&x).map(|(w, x)| w * x).collect();

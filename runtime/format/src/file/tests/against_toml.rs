@@ -50,7 +50,7 @@ fn what_is_taken_is_toml_and_reads_the_same() {
     let header = header.as_bytes();
     assert!(compare(header, &payload));
     let mut taken = 0;
-    for at in 0..header.len() {
+    for at in (0..header.len()).step_by(if cfg!(miri) { 997 } else { 1 }) {
         for byte in BYTES {
             let changed = [&header[..at], &[*byte], &header[at + 1..]].concat();
             let inserted = [&header[..at], &[*byte], &header[at..]].concat();

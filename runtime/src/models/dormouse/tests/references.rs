@@ -40,8 +40,12 @@ fn files_of_dormouse_give_the_logits_stated_beside_them() {
         return;
     }
     let mut count = 0;
+    // The largest models of all tests: under Miri one of them.
+    let files = if cfg!(miri) { 1 } else { 8 };
     for (folder, stem) in
         [("", "default"), ("", "nokda"), ("", "dense"), ("", "mor"), ("", "gr"), ("", "mhc"), ("", "plain"), ("ckpt", "expected")]
+            .into_iter()
+            .take(files)
     {
         let expected: Value = serde_json::from_slice(&std::fs::read(folder_of(folder).join(format!("{stem}.json"))).unwrap()).unwrap();
         let bytes = std::fs::read(folder_of(folder).join(format!("{stem}.f32.dmexp"))).unwrap();
@@ -50,7 +54,7 @@ fn files_of_dormouse_give_the_logits_stated_beside_them() {
         compare(stem, &model, &text, &numbers(&expected["last_logits"]), &numbers(&expected["logits_pos0"]), 1e-5);
         count += 1;
     }
-    assert_eq!(count, 8);
+    assert_eq!(count, files);
 }
 
 fn folder_of(name: &str) -> std::path::PathBuf {
@@ -106,7 +110,7 @@ fn configured(changes: &Value, attnres_gain: bool) -> (String, DormouseConfig) {
 fn made_models_give_the_logits_of_the_second_implementation() {
     let references: Vec<Value> = serde_json::from_str(include_str!("references.json")).unwrap();
     assert_eq!(references.len(), 20);
-    for reference in &references {
+    for reference in references.iter().step_by(if cfg!(miri) { 19 } else { 1 }) {
         let name = reference["name"].as_str().unwrap();
         let (text, config) = configured(&reference["config"], reference["attnres_gain"] == true);
         let aux =

@@ -107,7 +107,8 @@ fn thousands_of_edited_headers_are_refused_or_run() {
     };
     let tokens = [3, 200, 90];
     let (mut refused, mut run) = (0, 0);
-    for number in 0..4_000 {
+    let tries = if cfg!(miri) { 40 } else { 4_000 };
+    for number in 0..tries {
         // Mostly in the part before the list of tensors, which decides what is computed.
         let reach = if number % 4 == 0 { header.len() } else { 700 };
         let mut text = header.to_vec();
@@ -154,5 +155,5 @@ fn thousands_of_edited_headers_are_refused_or_run() {
         run += 1;
     }
     println!("{refused} refused, {run} run");
-    assert!(refused > 1_000 && run > 100, "{refused} refused, {run} run");
+    assert!(refused > tries / 4 && run > tries / 40, "{refused} refused, {run} run");
 }

@@ -168,8 +168,9 @@ mod tests {
             }
         }
         edges.extend(edges.clone().iter().map(|bits| bits | 1 << 31));
-        for a in &edges {
-            for b in &edges {
+        let step = if cfg!(miri) { 23 } else { 1 };
+        for a in edges.iter().step_by(step) {
+            for b in edges.iter().step_by(step) {
                 check(*a, *b);
             }
         }
@@ -184,7 +185,7 @@ mod tests {
             state ^= state << 17;
             (state >> 16) as u32
         };
-        for _ in 0..1_000_000 {
+        for _ in 0..if cfg!(miri) { 200 } else { 1_000_000 } {
             let (a, b, near) = (next(), next(), next());
             check(a, b);
             // The same exponent, up to 31 apart.

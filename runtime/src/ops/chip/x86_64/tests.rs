@@ -11,6 +11,9 @@ use crate::ops::test_rng::Rng;
 use crate::ops::{chip, integer, kv_integer, portable, quantise};
 use crate::simd::{Level, at_every_level};
 
+/// Every length is tried; under Miri, which is slow and has the baseline alone, one in this many.
+const STEP: usize = if cfg!(miri) { 149 } else { 1 };
+
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|v| v.to_bits()).collect()
 }
@@ -28,7 +31,7 @@ fn the_levels_of_this_machine() {
 #[test]
 fn rows_of_floats() {
     let mut rng = Rng::new(41);
-    for n in 1..1000usize {
+    for n in (1..1000usize).step_by(STEP) {
         let rows = 1 + n % 11;
         let (w, x) = (rng.floats(rows * n), rng.floats(n));
         let (f16, bf16) = (halves(&w), w.iter().map(|x| half::bf16::from_f32(*x).to_bits()).collect::<Vec<_>>());
@@ -67,7 +70,7 @@ fn integers(rng: &mut Rng, dtype: DType, (rows, cols): (usize, usize), group: u3
 #[test]
 fn rows_of_integers() {
     let mut rng = Rng::new(42);
-    for n in 1..1000usize {
+    for n in (1..1000usize).step_by(STEP) {
         let group = [32, 32, 64, 0, 8, 40][n % 6];
         let group = if group as usize <= n { group } else { 0 };
         let rows = 1 + n % 11;
@@ -95,7 +98,7 @@ fn attention_of_every_length() {
     let mut rng = Rng::new(43);
     for (n_kv_heads, head_dim) in [(2, 64), (3, 48), (1, 8), (2, 20), (1, 7), (1, 528)] {
         let width = n_kv_heads * head_dim;
-        let most = if head_dim > 100 { 40 } else { 1000 };
+        let most = if head_dim > 100 || cfg!(miri) { 40 } else { 1000 };
         let q: Vec<f32> = rng.floats(head_dim);
         let rows = rng.floats(most * width);
         let f16 = halves(&rows);
@@ -103,7 +106,7 @@ fn attention_of_every_length() {
         let scales = halves(&rng.floats(most * n_kv_heads).iter().map(|x| x.abs() * 0.01).collect::<Vec<_>>());
         let head = KvHead { n_kv_heads, head: n_kv_heads - 1, head_dim };
         let (stride, offset) = (head.stride(), head.offset());
-        for n in (0..70).chain((70..most).step_by(31)).filter(|n| *n <= most) {
+        for n in (0..70).chain((70..most).step_by(31)).filter(|n| *n <= most).step_by(STEP.min(29)) {
             let weights: Vec<f32> = rng.floats(n).iter().map(|x| x.abs()).collect();
             let mut lanes = vec![f32::NAN; 8 * head_dim];
             for first_lane in [0, 1, 7] {
@@ -142,7 +145,7 @@ fn attention_of_every_length() {
 #[test]
 fn elements_one_by_one() {
     let mut rng = Rng::new(44);
-    for n in 0..1000usize {
+    for n in (0..1000usize).step_by(STEP) {
         let (x, y) = (rng.floats(n).iter().map(|x| x * 90.0).collect::<Vec<_>>(), rng.floats(n));
         let sample = |run: &dyn Fn(&mut [f32])| {
             let mut values = x.clone();
@@ -182,7 +185,7 @@ fn elements_one_by_one() {
 #[test]
 fn the_largest_of_many() {
     let mut rng = Rng::new(45);
-    for n in 0..200usize {
+    for n in (0..200usize).step_by(STEP) {
         // Few different values, so that there are several largest ones; zeros of both signs; no numbers.
         let kinds: [&dyn Fn(usize, f32) -> f32; 5] = [
             &|_, x| x,
@@ -203,7 +206,7 @@ fn the_largest_of_many() {
 #[test]
 fn every_half_is_narrowed_to_nearest() {
     at_every_level(|level| {
-        for half in 0..=u16::MAX {
+        for half in (0..=u16::MAX).step_by(11 * STEP - 10) {
             let value = convert::widen_f16(half);
             if value.is_nan() {
                 continue;
@@ -221,7 +224,7 @@ fn every_half_is_narrowed_to_nearest() {
 #[test]
 fn many_vectors_are_each_like_one() {
     let mut rng = Rng::new(45);
-    for n in (1..70usize).chain([96, 100, 127, 255, 256, 288, 511, 512, 800, 1000]) {
+    for n in (1..70usize).chain([96, 100, 127, 255, 256, 288, 511, 512, 800, 1000]).step_by(STEP.min(23)) {
         for (rows, count) in [(1 + n % 21, 2 + n % 9), (8, 4), (24, 64)] {
             let group = [32, 0, 64, 8][n % 4];
             let group = if group as usize <= n { group } else { 0 };
@@ -272,7 +275,7 @@ fn many_vectors_are_each_like_one() {
 
 #[test]
 fn the_largest_numbers_of_many_vectors_do_not_overflow() {
-    let n = 4096;
+    let n = if cfg!(miri) { 64 } else { 4096 };
     let x: Vec<f32> = (0..2 * n).map(|i| if i < n { 1.0 } else { -1.0 }).collect();
     let kinds = [(DType::Q8, 127u8), (DType::Q8, 129), (DType::Q4, 0xff)];
     for ((dtype, code), group) in kinds.into_iter().flat_map(|kind| [8, 32, 1024, 0].map(|group| (kind, group))) {

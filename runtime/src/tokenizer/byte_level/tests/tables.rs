@@ -81,7 +81,7 @@ fn tables_are_the_general_categories() {
 fn every_character_has_its_class() {
     let (letters, numbers) = (ranges("L"), ranges("N"));
     let is_in = |ranges: &[(u32, u32)], code: u32| ranges.iter().any(|(first, last)| (*first..=*last).contains(&code));
-    for character in '\0'..=char::MAX {
+    for character in ('\0'..=char::MAX).step_by(if cfg!(miri) { 9973 } else { 1 }) {
         let code = character as u32;
         let expected = if character.is_whitespace() {
             Class::Space
