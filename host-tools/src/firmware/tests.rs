@@ -161,7 +161,7 @@ fn a_checkout_that_no_manifest_can_name_is_not_taken() {
     fs::create_dir_all(odd.join("runtime")).unwrap();
     fs::write(odd.join("runtime/Cargo.toml"), "[package]\nname = \"dmexp\"\n").unwrap();
     assert!(Source::in_folder(&odd).unwrap_err().to_string().contains("not UTF-8"));
-    assert!(matches!(Source::nearest(&odd, &odd.join("host-tools")), Source::Git(_)));
+    assert!(matches!(Source::nearest(&odd, &odd.join("host-tools")), Source::Registry(_)));
 }
 
 #[test]
