@@ -188,7 +188,7 @@ impl Sampler {
     ///
     /// # Errors
     /// [`Error::NonFiniteLogits`] if a logit is NaN or infinite, with the position of the last token of `text`; [`Error::ScratchTooSmall`] if `order` is; [`Error::Token`] if `logits` is
-    /// empty, or `text` has a token that `logits` does not.
+    /// empty, or the penalty is on and meets a token in `text` that `logits` does not have.
     #[inline(never)]
     pub fn sample(&mut self, logits: &mut [f32], order: &mut [u32], text: &[u32]) -> Result<u32, Error> {
         if !all_finite(logits) {
