@@ -85,6 +85,7 @@ fn rust_compiles() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("documents");
     fs::create_dir_all(&folder).unwrap();
     story().export(&folder, "stories.dmexp", "--dtype bf16");
+    story().export(&folder, "story.dmexp", "--dtype q8");
     let models = root().join("models").display().to_string();
     let words = format!("--checkpoint {models}/tones.bin --arch {models}/tones.arch.toml --dtype f32");
     line(&folder, &format!("export run {words} --out kws.dmexp --quiet")).ok();
