@@ -89,11 +89,12 @@ fn rank(one: &Plan, other: &Plan) -> Ordering {
 }
 
 const METHOD: &str = "\
-Model and RAM: as the firmware links them. Code: of this project's firmware in this type, by `cargo xtask size`; with what is kept it
-is what `dmexp new firmware` begins with. Speed: instructions a weight that were counted on an emulator
-in the steps of our story model (docs/plan.md), 1 to 2 cycles each, or by the manual's table of cycles for a Cortex-M4F; best and worst case of reading the flash at the same time or in
-between. For the beginning of a text: attention adds to every later position. What flash gives comes from manuals and, where --board says so, from assumptions. Nothing was measured on the boards
-themselves.";
+Model and RAM: as the firmware links them. Code: of this project's firmware in this type, by `cargo xtask size`; with
+what is kept it is what `dmexp new firmware` begins with. Speed: instructions a weight that were counted on an
+emulator in the steps of our story model (docs/plan.md), 1 to 2 cycles each, or by the manual's table of cycles for a
+Cortex-M4F; best and worst case of reading the flash at the same time or in between. For the beginning of a text:
+attention adds to every later position. What flash gives comes from manuals and, where --board says so, from
+assumptions. Nothing was measured on the boards themselves.";
 
 /// "12 to 20 tokens/s".
 fn rate(speed: &Speed) -> String {
