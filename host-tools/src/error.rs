@@ -107,13 +107,19 @@ impl Error {
     }
 }
 
+/// The most characters of what an error says was found: it quotes from the input, which may be a whole file without an end of a line.
+const WHAT_LIMIT: usize = 2000;
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = OneLine(f);
         if !self.path.as_os_str().is_empty() {
             write!(line, "{}: ", shown_path(&self.path))?;
         }
-        line.write_str(&self.what)?;
+        match self.what.char_indices().nth(WHAT_LIMIT) {
+            Some((end, _)) => write!(line, "{} [..]", self.what.get(..end).unwrap_or_default())?,
+            None => line.write_str(&self.what)?,
+        }
         if let Some(place) = &self.place {
             write!(line, " (at {place})")?;
         }
@@ -130,12 +136,17 @@ impl std::error::Error for Error {
     }
 }
 
-/// A path for people: control characters and bytes that are no text are escaped, so that it neither breaks a line nor drives the terminal, and names that differ look different.
+/// Whether a terminal obeys the character instead of showing it: a control character, or a mark that breaks a line or turns text round.
+pub fn drives_terminal(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A path for people: characters that a terminal obeys and bytes that are no text are escaped, so that it neither breaks a line nor drives the terminal.
 pub fn shown_path(path: &Path) -> String {
     let mut text = String::new();
     for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
+            if drives_terminal(c) { text.extend(c.escape_default()) } else { text.push(c) }
         }
         for byte in chunk.invalid() {
             text.extend(byte.escape_ascii().map(char::from));
@@ -144,13 +155,13 @@ pub fn shown_path(path: &Path) -> String {
     text
 }
 
-/// Escapes control characters, so that a path or a piece of a file cannot break the line or drive the terminal.
+/// Escapes what a terminal obeys, so that a path or a piece of a file cannot break the line or drive the terminal.
 struct OneLine<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl fmt::Write for OneLine<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for c in text.chars() {
-            if c.is_control() {
+            if drives_terminal(c) {
                 write!(self.0, "{}", c.escape_default())?;
             } else {
                 self.0.write_char(c)?;
@@ -170,6 +181,13 @@ mod tests {
         assert_eq!(error.to_string(), "a\\nb.bin: dim is 0 (at byte 0); export it again");
         assert_eq!(error.class(), Class::Damaged);
         assert_eq!(Error::mismatch("x").to_string(), "x");
+        assert_eq!(Error::mismatch("a\u{202e}b").to_string(), "a\\u{202e}b");
+    }
+
+    #[test]
+    fn what_was_found_is_quoted_in_part() {
+        let told = Error::damaged("x".repeat(1_000_000)).advise("look at it").to_string();
+        assert!(told.len() < 2 * WHAT_LIMIT && told.ends_with("x [..]; look at it"), "{} bytes", told.len());
     }
 
     #[cfg(unix)]

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Every way to read a file, `IN` in it being the file.
+/// Ways to read a file, `IN` in it being the file.
 const READERS: [&str; 25] = [
     "export run --checkpoint IN --tokenizer bytes --out x.dmexp --quiet",
     "export run --checkpoint tiny.bin --tokenizer IN --out x.dmexp --quiet",

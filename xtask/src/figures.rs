@@ -18,8 +18,8 @@ use std::path::Path;
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask figures [OPTIONS]
 
-Checks that every table, figure and plot of the documents is what docs/figures/*.json gives, and that no table of figures stands
-outside of a marker. A marker is
+Checks that every marker and plot of the documents is what docs/figures/*.json gives, and that no table of figures stands outside
+of a marker; figures in sentences outside of markers are not seen. A marker is
 
     <!-- figures {ID} -->..<!-- /figures -->
 

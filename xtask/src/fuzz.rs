@@ -14,8 +14,8 @@ Usage: cargo xtask fuzz [OPTIONS]
 Runs every reader of dmexp (model files, checkpoints, tokenizers, the line to a device, requests, numbers) on what libFuzzer makes
 of small files that are whole, and prints what came of it. It takes cargo-fuzz, which is built from crates.io into target/tools
 where it is missing, and builds with the address sanitizer (minutes); the compiler is that of rust-toolchain.toml, no other is
-needed. What was learned is kept in target/fuzz/corpus, and goes on from there the next time. Exit status 1 where something was
-found.
+needed. What was learned is kept in target/fuzz/corpus, and goes on from there the next time. Exit status 1 where something is
+in target/fuzz/findings: delete there what is mended.
 
 Options:
   --minutes N    Minutes for each target; 1 where nothing is said, 0 only reads what is there
@@ -75,9 +75,10 @@ pub(crate) fn main(words: Vec<OsString>) -> Outcome {
     let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
     let mut runs = Vec::new();
     for group in names.chunks(jobs) {
-        let children: Vec<_> = group.iter().map(|name| start(&program, name, minutes)).collect::<Outcome<_>>()?;
-        for (name, child) in group.iter().zip(children) {
-            runs.push(finish(name, child)?);
+        let begun = |name: &String| Ok((files(&folder("findings").join(name)), start(&program, name, minutes)?));
+        let children: Vec<_> = group.iter().map(begun).collect::<Outcome<_>>()?;
+        for (name, (before, child)) in group.iter().zip(children) {
+            runs.push(finish(name, &before, child)?);
         }
     }
     if as_json {
@@ -135,21 +136,23 @@ fn start(program: &Path, name: &str, minutes: u64) -> Outcome<Child> {
     run.spawn().map_err(|error| Failure::cannot_run(format!("cannot start {}: {error}", program.display())))
 }
 
-/// Waits for a target and reads what it wrote.
-fn finish(name: &str, mut child: Child) -> Outcome<Run> {
+/// The files in a folder; none where there is no such folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).map(|entries| entries.flatten().map(|entry| entry.path()).collect()).unwrap_or_default()
+}
+
+/// Waits for a target and reads what it wrote; `before` are the findings of earlier runs.
+fn finish(name: &str, before: &[PathBuf], mut child: Child) -> Outcome<Run> {
     let status = child.wait().map_err(|error| Failure::cannot_run(format!("lost {name}: {error}")))?;
     let log = folder("logs").join(name);
     let bytes = std::fs::read(&log).map_err(|error| Failure::cannot_run(format!("cannot read {}: {error}", log.display())))?;
     let said = String::from_utf8_lossy(&bytes);
-    let files = |folder: PathBuf| -> Vec<PathBuf> {
-        std::fs::read_dir(folder).map(|entries| entries.flatten().map(|entry| entry.path()).collect()).unwrap_or_default()
-    };
-    let findings = files(folder("findings").join(name));
-    if !status.success() && findings.is_empty() {
+    let findings = files(&folder("findings").join(name));
+    if !status.success() && findings.iter().all(|finding| before.contains(finding)) {
         return Err(Failure::cannot_run(format!("{name} ended with {status}; {} says why", log.display())));
     }
     let (executions, seconds, coverage) = figures(&said);
-    Ok(Run { name: name.to_owned(), executions, seconds, corpus: files(folder("corpus").join(name)).len(), coverage, findings })
+    Ok(Run { name: name.to_owned(), executions, seconds, corpus: files(&folder("corpus").join(name)).len(), coverage, findings })
 }
 
 /// Executions, seconds and coverage in a log of libFuzzer.

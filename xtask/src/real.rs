@@ -90,6 +90,8 @@ fn build(boards: &[(&str, &str)], profile: &str) -> Outcome {
 /// What the names of source files of dmexp have in them, in firmware of boards/real. Not its programs: each of their asynchronous functions has a panic of the compiler's, for who runs it once more
 /// when it is done.
 fn own_places() -> Vec<String> {
-    // The runtime is outside of the boards' workspace, so names of its files are whole.
-    vec![paths::root().join("runtime").display().to_string(), "/src/../../model.rs".to_owned()]
+    // The runtime is outside of the boards' workspace, so names of its files are whole, or what a mapped prefix leaves of them.
+    let whole = paths::root().join("runtime").display().to_string();
+    let parts = ["/src/../../model.rs", "runtime/src/session", "runtime/src/ops/", "runtime/src/models/", "runtime/format/src/"];
+    std::iter::once(whole).chain(parts.map(str::to_owned)).collect()
 }

@@ -14,7 +14,8 @@ version does not allow: of 0.1.0 everything that breaks users' code needs 0.2.0.
 crates.io into target/tools where it is missing (minutes).
 
 Options:
-  --baseline REV   The revision to compare with, a tag or a commit (default: the last tag; without one nothing is compared)
+  --baseline REV   The revision to compare with, a tag or a commit (default: the last tag; without one nothing is
+                   compared, and that passes)
   --package NAME   Only this package; may be given more than once
 ";
 

@@ -98,6 +98,9 @@ fn steps() -> Vec<Step> {
         step("format", HOST, || {
             cargo(&["fmt", "--all", "--", "--check"])?;
             process::run(process::cargo().current_dir(paths::boards()).args(["fmt", "--all", "--", "--check"]))?;
+            for folder in ["tests/fuzz", "tests/peers"] {
+                process::run(process::cargo().current_dir(paths::root().join(folder)).args(["fmt", "--", "--check"]))?;
+            }
             process::run(process::cargo().current_dir(paths::boards().join("real")).args(["fmt", "--all", "--", "--check"]))
         }),
         step("lint", HOST, || {
@@ -199,7 +202,6 @@ fn check_hosts() -> Outcome {
             println!("left out: the Rust target {target} cannot be had");
             continue;
         }
-        // Of the smaller of the two, tests as well.
         cargo(&["check", "--quiet", "--locked", "--all-targets", "--target", target])?;
     }
     Ok(())

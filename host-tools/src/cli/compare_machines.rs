@@ -6,7 +6,7 @@ use super::failure::{Failure, Outcome, request};
 use super::model::{ModelArgs, Opened, encode, known, needed};
 use super::output::json;
 use super::run_on::{Processor, RunOn, gpu_name};
-use super::signals::cancel_flag;
+use super::signals::{cancel_flag, one_is_a_result};
 use clap::Args;
 use dmexp_tools::compare::heat;
 use dmexp_tools::compare::machines::{Play, continued, play};
@@ -21,6 +21,7 @@ use dmexp_tools::target::Target;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::ffi::OsString;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -110,8 +111,12 @@ pub(crate) struct Machines {
 
 /// Runs the command: what keeps it from comparing is another exit code than a difference.
 pub(crate) fn run(model: &ModelArgs, command: &Machines) -> Outcome {
+    one_is_a_result();
     compare(model, command).map_err(|failure| match failure {
         Failure::Told(error) if error.class() != Class::Cancelled => Failure::NotCompared(error),
+        Failure::Output(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Failure::NotCompared(Error::new(Class::Unwritable, format!("the output cannot be written: {error}")))
+        }
         other => other,
     })
 }

@@ -2,6 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use dmexp_tools::error::drives_terminal;
 use serde_json::Value;
 use std::io::{self, Write};
 
@@ -44,11 +45,11 @@ pub(crate) fn float(number: f32) -> Value {
     number.to_string().parse::<f64>().ok().filter(|number| number.is_finite()).map_or(Value::Null, Value::from)
 }
 
-/// Text from a file for a terminal: control characters escaped, so that it can neither break a line nor drive the terminal.
+/// Text from a file for a terminal: what it would obey escaped, so that it can neither break a line nor drive the terminal.
 pub(crate) fn shown(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() { safe.extend(c.escape_default()) } else { safe.push(c) }
+        if drives_terminal(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
     }
     safe
 }

@@ -2,10 +2,18 @@
 
 use super::failure::Outcome;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Not SIGHUP: a handler would undo what `nohup` did.
 const STOPPING: [i32; 2] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
+
+/// The exit code where a mapped file was cut.
+static LOST_CODE: AtomicI32 = AtomicI32::new(1);
+
+/// For a command whose exit code 1 is a result.
+pub(crate) fn one_is_a_result() {
+    LOST_CODE.store(2, Ordering::Relaxed);
+}
 
 /// Set by Ctrl-C and by SIGTERM, so that neither leaves a temporary file. A second one ends the process at once.
 pub(crate) fn cancel_flag() -> Outcome<Arc<AtomicBool>> {
@@ -39,7 +47,7 @@ fn tell_of_lost_pages() {
         let stderr = unsafe { std::os::fd::BorrowedFd::borrow_raw(2) };
         // Nobody is left to tell if this fails.
         let _ = rustix::io::write(stderr, LOST);
-        signal_hook::low_level::exit(1);
+        signal_hook::low_level::exit(LOST_CODE.load(Ordering::Relaxed));
     };
     // SAFETY: what is called writes and exits, both of which a signal handler may do; it allocates nothing, takes no lock and cannot panic.
     #[expect(unsafe_code, reason = "a signal handler has no safe form")]

@@ -19,10 +19,12 @@ pub fn line(number: usize, text: &str) -> Result<Option<Vec<f32>>> {
         if text.contains([',', ';']) { text.split([',', ';']).map(str::trim).collect() } else { text.split_whitespace().collect() };
     let numbers = fields.iter().enumerate().map(|(column, field)| {
         let place = || format!("line {number}, column {}", column + 1);
+        // A file without commas is one field.
+        let shown = || field.chars().take(80).collect::<String>();
         match field.parse::<f32>() {
             Ok(value) if value.is_finite() => Ok(value),
-            Ok(_) => Err(Error::damaged(format!("{field:?} is no finite number of 32 bits")).at(place())),
-            Err(_) => Err(Error::damaged(format!("{field:?} is no number"))
+            Ok(_) => Err(Error::damaged(format!("{:?} is no finite number of 32 bits", shown())).at(place())),
+            Err(_) => Err(Error::damaged(format!("{:?} is no number", shown()))
                 .at(place())
                 .advise("take heading lines out, or begin them with #; a decimal point is a point")),
         }

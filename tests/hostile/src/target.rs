@@ -45,6 +45,7 @@ impl Outcome {
     pub(crate) fn refused_by_command(error: &Error) -> Self {
         let text = error.to_string();
         assert!(!text.contains(char::is_control), "{error:?} has control characters: {text:?}");
+        assert!(text.len() <= 32_000, "an error of {} bytes", text.len());
         Self::refused(&text)
     }
 }

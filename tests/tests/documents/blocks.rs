@@ -47,7 +47,7 @@ impl Mark {
 }
 
 /// What blocks hold that are no commands; what can be read by a machine is, in `code.rs`.
-const OTHERS: &[&str] = &["text", "markdown", "c", "json", "python", "rust", "toml"];
+const OTHERS: &[&str] = &["text", "markdown", "c", "json", "rust", "toml"];
 
 impl Block {
     /// Whether it holds commands.

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 fn in_language(language: &str) -> Vec<Block> {
     let blocks = blocks::documents().into_iter().flat_map(|document| blocks::of_document(&document).unwrap());
     let found: Vec<Block> = blocks.filter(|block| block.language == language).collect();
+    assert!(!found.is_empty(), "no document has a block in {language}");
     println!("{language}: {}", found.len());
     found
 }
@@ -119,18 +120,6 @@ fn c_compiles() {
             .arg(path)
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}: {}", block.place(), String::from_utf8_lossy(&output.stderr));
-    }
-}
-
-#[test]
-fn python_runs() {
-    for block in in_language("python") {
-        let folder = dmexp_tests::folder();
-        let Ok(output) = Command::new("python3").args(["-c", &block.text]).current_dir(folder.path()).output() else {
-            println!("not run: there is no python3");
-            return;
-        };
         assert!(output.status.success(), "{}: {}", block.place(), String::from_utf8_lossy(&output.stderr));
     }
 }

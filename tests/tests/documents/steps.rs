@@ -20,30 +20,20 @@ const BY_BOARD: &[&str] = &["qemu", "bits", "size", "probe"];
 /// The beginnings of other commands, and what stands for them.
 const OTHERS: &[(&str, &str)] = &[
     ("cargo xtask c", "c"),
-    ("cargo xtask real", "real-boards"),
-    ("cargo xtask book", "book"),
-    ("cargo xtask setup", "setup"),
     // The story on both sides is that of the emulated board's step, the logits those of the other.
     ("cargo xtask demo", "bits-an386"),
     // The test of tests is all of its steps; that there are any is what this says.
     ("cargo xtask test", "tests"),
-    ("cargo xtask bench --only chip/an386", "marks-an386"),
     ("cargo build --profile chip --package dmexp-c", "c"),
     ("cargo test ", "tests"),
     // Real boards, whose projects are the firmware of this repository.
     ("cargo build --release", "real-boards"),
-    ("cargo run --release -p dmexp-references", "references"),
-    ("cargo install --path host-tools", "tests"),
 ];
 
 /// The beginnings of commands that nothing stands for.
 const NOTHING: &[(&str, &str)] = &[
     ("cargo run --release -p dmexp-train", "46 minutes of training; `cargo test -p dmexp-train` tests the trainer"),
-    ("cargo xtask train", "46 minutes of training; `cargo test -p dmexp-train` tests the trainer"),
-    ("cargo xtask load", "minutes of measuring this machine; the tests of the server hold what it holds"),
     ("cargo xtask bench", "minutes of measuring this machine; the steps `marks-*` hold what is counted"),
-    ("cargo xtask fuzz", "minutes of trying what comes"),
-    ("cargo xtask miri", "minutes of interpreting"),
     ("python3 narrowing.py", "minutes in another implementation, which is not part of the repository"),
     ("dmexp compare dtypes", "minutes on a model of the size nano"),
 ];

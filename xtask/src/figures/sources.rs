@@ -193,7 +193,7 @@ fn named_rows(printed: &str, columns: &[(&str, &str)], id: &str) -> Outcome<Vec<
 }
 
 fn networks() -> Outcome<Measured> {
-    let words = ["test", "-p", "dmexp-tests", "--test", "predict", "fewer_bits", "--", "--nocapture"];
+    let words = ["test", "--locked", "-p", "dmexp-tests", "--test", "predict", "fewer_bits", "--", "--nocapture"];
     let printed = process::capture(process::cargo().current_dir(paths::root()).args(words))?;
     let columns = ["f16", "bf16", "q8", "q8_one_group"].map(|column| (column, "largest error"));
     Ok((vec![format!("cargo {}", words.join(" "))], named_rows(&printed, &columns, "networks")?))
@@ -213,7 +213,7 @@ fn rustyml() -> Outcome<Measured> {
         export.arg("--arch").arg(data.join(format!("{name}.v4.json"))).arg("--out").arg(exports.join(format!("{name}.dmexp")));
         process::capture(&mut export)?;
     }
-    let words = ["run", "--release", "--quiet", "-p", "dmexp-references", "--example", "rustyml_speed", "--"];
+    let words = ["run", "--locked", "--release", "--quiet", "-p", "dmexp-references", "--example", "rustyml_speed", "--"];
     let printed = process::capture(process::cargo().current_dir(paths::root()).args(words).arg(&data).arg(&exports))?;
     let columns = [("rustyml", "us"), ("dmexp", "us"), ("times", "times")];
     Ok((vec![format!("cargo {} DATA EXPORTS", words.join(" "))], named_rows(&printed, &columns, "rustyml")?))
