@@ -5,7 +5,7 @@ use super::failure::{Outcome, request};
 use super::output::{bytes, facts, grouped, json, table};
 use clap::Args;
 use dmexp_format::KvDType;
-use dmexp_tools::error::{Error, shown_path};
+use dmexp_tools::error::{Error, drives_terminal, shown_path};
 use dmexp_tools::firmware::{self, Board, Request, Source};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -103,14 +103,18 @@ pub(crate) fn run(command: &Firmware) -> Outcome {
         ("dmexp", format!("of {dmexp}; another checkout: --dmexp")),
     ];
     facts(&mut text, &rows)?;
-    writeln!(text, "next:\n  cd {}\n  {}", word(&out.to_string_lossy()), board.next())?;
+    writeln!(text, "next:\n  cd {}\n  {}", word(out.as_os_str().as_encoded_bytes()), board.next())?;
     Ok(())
 }
 
-/// A word as a shell takes it.
-fn word(text: &str) -> String {
+/// A word as a shell takes it: in quotes where it has to be, in those of `$'..'`, which bash and zsh know, where a terminal would obey a part of it or it is no text.
+fn word(bytes: &[u8]) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/.-_+,:@\\".contains(c);
-    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    match str::from_utf8(bytes) {
+        Ok(text) if text.chars().all(plain) => text.to_owned(),
+        Ok(text) if !text.contains(drives_terminal) => format!("'{}'", text.replace('\'', r"'\''")),
+        _ => format!("$'{}'", bytes.escape_ascii()),
+    }
 }
 
 /// The boards.
@@ -141,8 +145,9 @@ mod tests {
 
     #[test]
     fn folders_are_named_as_a_shell_takes_them() {
-        assert_eq!(word("../an386-firmware"), "../an386-firmware");
-        assert_eq!(word("my board"), "'my board'");
-        assert_eq!(word("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(word(b"../an386-firmware"), "../an386-firmware");
+        assert_eq!(word(b"my board"), "'my board'");
+        assert_eq!(word(b"it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(word(b"\x1b[31m it's \xff"), r"$'\x1b[31m it\'s \xff'");
     }
 }
