@@ -41,6 +41,7 @@ impl FolderTarget {
         if !parent.is_dir() {
             return Err(unwritable("cannot be written: the folder that it goes into does not exist", "make that folder, or name another"));
         }
+        #[cfg_attr(not(unix), allow(unused_mut, reason = "permissions are of Unix"))]
         let mut builder = builder();
         // Temporary folders are private unless told otherwise; what comes out is like any other, within what the user's umask allows.
         #[cfg(unix)]

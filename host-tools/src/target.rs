@@ -68,6 +68,7 @@ impl Target {
     /// # Errors
     /// [`Class::Unwritable`].
     pub fn temporary(&self) -> Result<NamedTempFile> {
+        #[cfg_attr(not(unix), allow(unused_mut, reason = "permissions are of Unix"))]
         let mut builder = builder();
         // Temporary files are private unless told otherwise; what comes out is a file like any other, within what the user's umask allows.
         #[cfg(unix)]
